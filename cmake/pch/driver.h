@@ -1,6 +1,6 @@
-// Precompiled header of the driver. The driver's commands throw, so it is
-// compiled with exceptions and cannot share a precompiled header with the
-// libraries.
+// Precompiled header of the driver `cleave`. The driver's commands throw, so
+// the driver is compiled with exceptions. It cannot share a precompiled header
+// with the compiler's libraries, which are compiled without exceptions.
 
 #include "operations.h"
 

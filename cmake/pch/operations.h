@@ -1,6 +1,6 @@
 // Precompiled header of the compiler's phases: cleave's dialects, and the
-// interfaces of their operations. A change of one of these headers recompiles
-// all phases, as it would without precompiled headers.
+// interfaces of their operations. If one of these headers changes, all phases
+// are recompiled, as they would be without a precompiled header.
 
 #include "mlir.h"
 

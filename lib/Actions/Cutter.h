@@ -48,7 +48,7 @@ public:
   /// For each part, the results of the original function that it returns. The
   /// caller fills this in.
   std::vector<std::vector<ResultPort>> results;
-  /// All arguments of the function, and all values that are read by another
+  /// All arguments of the function, and all values that are read by a different
   /// part than the one that computes them, in program order.
   llvm::MapVector<mlir::Value, Kept> kept;
 

@@ -1,5 +1,6 @@
-// pipe-mark-actions: marks every collective of a stage with the action (F, I, W
-// or B) that it will belong to.
+// pipe-mark-actions: marks every collective of a stage with the pipeline action
+// that will execute it: F (forward), I (gradients of inputs), W (gradients of
+// weights) or B (I and W together).
 
 #include "Ports.h"
 #include "cleave/Actions/Passes.h"

@@ -50,7 +50,9 @@ DenseMap<Operation *, unsigned> actions::partsOf(func::FuncOp func,
                                                  bool weightsApart) {
   Block &block = actionBody(func);
   DenseMap<Operation *, unsigned> parts;
-  // A conditional operation also depends on the flag of its condition.
+  // An operation with the attribute nn.when runs only if a flag is set, so it
+  // also depends on this flag. nn.when holds the number of the dist.condition
+  // operation that defines the flag.
   DenseMap<Attribute, Operation *> flags;
   for (auto condition : block.getOps<dist::ConditionOp>())
     flags[condition.getNumberAttr()] = condition.getFlag().getDefiningOp();

@@ -40,8 +40,8 @@ llvm::DenseMap<mlir::Operation *, unsigned> partsOf(mlir::func::FuncOp func,
 /// --bisect` adds), because a tap is returned by the part that computes it.
 unsigned partOfResult(std::optional<Role> role, bool weightsApart);
 
-/// Returns the action of the schedule that runs a part: "F", "I", "W", or "B"
-/// (I and W in one action).
+/// Returns the name of the schedule's action that runs a part of @loss_grad:
+/// "F", "I", "W", or "B" (I and W in one action).
 llvm::StringRef nameOfPart(unsigned part, bool weightsApart);
 
 pipe::SlotAttr slotAttr(mlir::MLIRContext *context, const llvm::Twine &text);

@@ -105,12 +105,14 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     cutter.build(names);
   }
 
-  /// Adds each condition to every part that has operations with this condition.
+  /// Operations may be conditional on a flag, which a dist.condition operation
+  /// defines. Clones each dist.condition into every part that has operations
+  /// conditional on it.
   static void placeConditions(func::FuncOp func,
                               DenseMap<Operation *, unsigned> &parts) {
     Block &block = actionBody(func);
-    // Iterates over a copy of the list, because the body inserts copies of
-    // conditions.
+    // Iterates over a copy of the list, because the loop inserts clones of
+    // dist.condition operations.
     for (auto condition : llvm::to_vector(block.getOps<dist::ConditionOp>())) {
       std::map<unsigned, Operation *> first;
       for (Operation &op : block)
@@ -126,16 +128,17 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     }
   }
 
-  /// Returns whether a separate action gathers the value, once for all
-  /// microbatches.
+  /// Returns whether a separate action gathers the parameter `entry` from its
+  /// shards, once for all microbatches of a step.
   static bool isGathered(const Kept &entry) {
     auto slot =
         dyn_cast_or_null<pipe::SlotAttr>(entry.attrs.get(pipe::kSlotAttr));
     return entry.first < 0 && slot && slot.getText() == kGatheredSlot;
   }
 
-  /// Adds the slot in which a result of part `first` is stored until it is sent
-  /// and until part `last` has read it.
+  /// Adds the attribute pipe.slot, which states the lifetime of a value: from
+  /// part `first`, which computes it, until it has been sent and part `last`
+  /// has read it.
   DictionaryAttr withSlot(DictionaryAttr attrs, unsigned last,
                           unsigned first = 0) {
     std::optional<Role> role = roleOf(attrs);
@@ -157,7 +160,8 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
     return list.getDictionary(&getContext());
   }
 
-  /// Builds @load, which stores the inputs of a microbatch.
+  /// Builds @load, which returns the inputs of a microbatch unchanged, so that
+  /// they are stored until the later actions of the microbatch have read them.
   void buildLoad(func::FuncOp func, ArrayRef<BlockArgument> inputs) {
     if (inputs.empty())
       return;
@@ -184,8 +188,9 @@ struct SplitActionsPass : cleave::impl::SplitActionsPassBase<SplitActionsPass> {
   // @loss, @forward
   //===--------------------------------------------------------------------===//
 
-  /// Gives activations of evaluation their own names and slots, because
-  /// training may have activations with equal names.
+  /// Gives the activations that evaluation passes between stages names and
+  /// slots (pipe.slot) of their own, because activations of training may have
+  /// the same names.
   void keepActivations(func::FuncOp func) {
     BoundaryAttrs boundary(func);
     auto rename = [&](DictionaryAttr attrs) {

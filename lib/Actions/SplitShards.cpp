@@ -56,9 +56,9 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
                 }));
   }
 
-  /// Returns the collectives that `fits` accepts and that only depend on
-  /// arguments of certain roles, together with the operations that these
-  /// collectives depend on.
+  /// Returns the collectives that `fits` accepts and that depend only on
+  /// arguments whose role `isRoot` accepts, together with the operations that
+  /// these collectives depend on.
   static llvm::DenseSet<Operation *>
   collectivesOf(func::FuncOp func,
                 llvm::function_ref<bool(std::optional<Role>)> isRoot,
@@ -76,9 +76,9 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
       return Cutter::isFree(value) || alone.contains(value.getDefiningOp());
     };
     for (Operation &op : block.without_terminator())
-      // `alone` has the operations that only depend on arguments of these
-      // roles. A sum over pipeline stages is never in it, because the sum also
-      // depends on values of other stages.
+      // `alone` has the operations that depend only on arguments with such a
+      // role. A pipe.sum_stages is never among them, because it also depends on
+      // values of other stages.
       if (!isa<pipe::SumStagesOp>(op) && !readsOf(&op).empty() &&
           llvm::all_of(readsOf(&op), depends))
         alone.insert(&op);
@@ -96,9 +96,9 @@ struct SplitShardsPass : cleave::impl::SplitShardsPassBase<SplitShardsPass> {
     return chosen;
   }
 
-  /// Moves the operations `chosen` into a separate function `name`. Its results
-  /// are stored in memory of the slot class `slot`, from which `func` reads
-  /// them.
+  /// Moves the operations `chosen` into a separate function `name`. The
+  /// attribute pipe.slot of its results becomes `slot`, which states how long
+  /// they are stored for `func` to read them.
   void split(func::FuncOp func, StringRef name, StringRef prefix,
              StringRef slot, const llvm::DenseSet<Operation *> &chosen) {
     if (chosen.empty())

@@ -81,9 +81,10 @@ void UpdateSplitter::findLevels() {
       if (Operation *def = operand.getDefiningOp())
         own = std::max(own, levels.lookup(def) + isa<pipe::SumStagesOp>(def));
     if (auto sum = dyn_cast<pipe::SumStagesOp>(op)) {
-      // A sum over some of the stages comes before each sum over all stages,
-      // even if the two sums are independent in this stage. In another stage,
-      // the sum over all stages may depend on the sum over some of them.
+      // A sum over some of the stages is always computed before each later sum
+      // over all stages, even if the two are independent in this stage. In
+      // another stage the later sum may depend on the earlier one, and all
+      // stages must compute their common sums in the same order.
       if (sum.getStagesAttr())
         ofSome = std::max(ofSome, own + 1);
       else

@@ -84,7 +84,7 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
         func.erase();
         return signalPassFailure();
       }
-      if (lost) // the whole value belongs to the only sample
+      if (lost) // the value belongs entirely to the only sample
         mlir::emitWarning(
             lost.getLoc(),
             "the dimension of samples is not known here; with one "
@@ -121,7 +121,7 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     Value ids, seed, step;
   };
 
-  /// The number of samples in one call; nullopt if no input has a batch
+  /// Returns the number of samples in one call; nullopt if no input has a batch
   /// dimension.
   std::optional<int64_t> batchOf(func::FuncOp func) {
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
@@ -165,10 +165,12 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     return {ids, seed, addArgument({}, nn::Role::Step)};
   }
 
-  /// Inserts dropout number `number` at `place`. The samples are the outermost
-  /// factor of dimension `dim` of the value. The samples become the first
-  /// dimension of the dropout's operand, so that the mask of a sample does not
-  /// depend on where the samples are in the value.
+  /// Inserts a dropout operation for the value of `place`. Its random numbers
+  /// depend on `number`, which no other dropout has. The batch is the outermost
+  /// factor of dimension `dim` of the value. It becomes the first dimension of
+  /// the dropout's operand, so that the mask of a sample does not depend on
+  /// where the samples are in the value. nullopt means that the value belongs
+  /// to one sample.
   void insert(int64_t batch, const DropoutPlace &place,
               std::optional<int64_t> dim, int64_t number,
               const Randomness &random) {
@@ -220,8 +222,9 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
 
   /// Adds dropout to the weights of each attention. The attention gets new
   /// operands: a random-number key for each sample and head, and the positions
-  /// of the queries and of the attention keys, which number the random numbers
-  /// of a head. The attentions get the numbers `first`, `first` + 1, ...
+  /// of the queries and of the attention keys, which select the random number
+  /// of each weight of a head. The keys also depend on the attention's number:
+  /// `first`, `first` + 1, ...
   void insert(func::FuncOp func, int64_t batch,
               ArrayRef<nn::AttentionOp> attentions, const Randomness &random,
               int64_t first) {

@@ -62,8 +62,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// attribute `nn.frozen` says that such a constant is a parameter of the
   /// model.
   LogicalResult freeze(func::FuncOp forward) {
-    // Patterns that match no parameter are refused: a misspelt name would
-    // silently change which parameters are trained.
+    // A pattern of train.trainable or train.frozen that matches no parameter is
+    // refused: a misspelt name would silently change which parameters are
+    // trained.
     if (failed(checkTied(forward, trainable, "train.trainable")) ||
         failed(checkTied(forward, frozen, "train.frozen")) ||
         failed(reportIdle(forward, trainable, "train.trainable", true)) ||
@@ -156,8 +157,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return success();
   }
 
-  /// Labels must be compared with an output sample by sample. An output that
-  /// mixes samples has different values in each microbatch.
+  /// Checks that microbatches do not change the output that is compared with
+  /// the labels. The values of an output that mixes the samples of a batch
+  /// depend on which samples are in a microbatch.
   LogicalResult checkSamples(func::FuncOp func, unsigned output) {
     func::FuncOp all = step ? step : func;
     if (microbatches == 1 || sharedSlots ||
@@ -235,7 +237,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return func.getArgument(index);
   }
 
-  DictionaryAttr outputAttrs; // of the output that is read by the loss
+  DictionaryAttr outputAttrs; // attributes of the output that the loss reads
 
   FailureOr<std::pair<Value, Value>> crossEntropy(func::FuncOp func,
                                                   OpBuilder &b, Value output) {
@@ -284,9 +286,10 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::pair(sum, weight);
   }
 
-  /// Returns the loss of `output`, a scalar of the model, as a sum and a
-  /// weight. Both add up over microbatches, and their quotient is the loss over
-  /// all samples of the step.
+  /// Handles train.loss = "output:NAME": the model itself computes the loss, as
+  /// the scalar `output`. Returns this loss as a sum and a weight. Both add up
+  /// over microbatches, and their quotient is the loss over all samples of the
+  /// step.
   FailureOr<std::pair<Value, Value>>
   insideModel(func::FuncOp func, OpBuilder &b, Value output, unsigned index) {
     auto type = cast<RankedTensorType>(output.getType());
@@ -304,9 +307,10 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       if (mean.isMean)
         part = splitter.split(mean.whole, mean.sum);
       if (failed(part) || part->kind != LossSplitter::Kind::Sum) {
-        // The numerator of the loss does not add up over microbatches. So the
-        // complete loss, with its division, is split instead; its divisor then
-        // has the value for the whole step.
+        // The sum in the numerator of the loss does not add up over
+        // microbatches. So the complete loss, including its division, is split
+        // instead; each microbatch then divides by the divisor of the whole
+        // step.
         part = splitter.split(whole, output);
         if (failed(part))
           return refuse(splitter);
@@ -347,7 +351,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// A loss, written as factor * sum / weight, or as factor * sum / count if
   /// `count` is set.
   struct Mean {
-    Value whole, sum; // the sum in @forward of a step and of a microbatch
+    Value whole, sum; // `sum` for all samples of a step, and for a microbatch
     double factor = 1, weight = 1;
     Value count;
     bool isMean = false;
@@ -361,7 +365,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return std::nullopt;
   }
 
-  /// The operands of a product or quotient; a constant factor comes second.
+  /// Returns the operands of a product or quotient. If one operand of a product
+  /// is constant, it comes second.
   static std::pair<Value, Value> sidesOf(Operation *op) {
     Value left = op->getOperand(0), right = op->getOperand(1);
     if (isa<arith::MulFOp>(op) && numberOf(left))
@@ -369,10 +374,11 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return {left, right};
   }
 
-  /// Writes a loss, `whole` in @forward of a step and `part` in @forward of a
-  /// microbatch, as a Mean. Beginning at the last operation of the loss,
-  /// removes signs, constant factors, and at most one division by a count.
-  /// Signs are moved into the factor, so that the weight is positive.
+  /// Writes a loss as a Mean. `whole` is the loss in the function @forward of a
+  /// whole step, `part` that in @forward of a microbatch. Beginning at the last
+  /// operation of the loss, removes negations, constant factors, and at most
+  /// one division by a count. Negations change the sign of the factor, so the
+  /// weight is positive.
   Mean meanOf(Value whole, Value part, LossSplitter &splitter) {
     Mean mean;
     bool hasStep = splitter.hasStep();
@@ -399,9 +405,9 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
         double ofAll = divides ? 1 / *all : *all;
         double ofOwn = divides ? 1 / *own : *own;
         bool isCount = hasStep && *all != *own;
-        // If a constant divisor differs between the whole step and the
-        // microbatch, it is assumed to count samples. It must then be
-        // proportional to the number of samples.
+        // If a constant divisor has different values in the functions for a
+        // step and for a microbatch, it is assumed to count samples. It must
+        // then be proportional to the number of samples.
         if (!std::isfinite(ofAll) || ofAll == 0 ||
             (isCount && (mean.isMean ||
                          std::abs(ofAll * microbatches / ofOwn - 1) > 1e-6)))
@@ -452,8 +458,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     return true;
   }
 
-  // @forward for the samples of a whole step, and for another number of
-  // samples; null if not given.
+  // The functions @forward for all samples of a step, and for a different
+  // number of samples; null if not given.
   func::FuncOp step, other;
 };
 

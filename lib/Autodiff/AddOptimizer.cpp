@@ -30,11 +30,11 @@ struct Trained {
   RankedTensorType type;
   DictionaryAttr attrs;
   double decay;
-  int64_t began;     // number of its set (see readSets)
-  unsigned firstArg; // of @update: the parameter, then its optimizer state
+  int64_t began;     // number of the parameter's set (see readSets)
+  unsigned firstArg; // index of its argument in @update; its state follows
 
-  /// The pipeline stages that share this parameter; null if only one stage has
-  /// it.
+  /// Returns the pipeline stages that share this parameter; null if only one
+  /// stage has it.
   DenseI64ArrayAttr stages() const {
     auto all = attrs.getAs<DenseI64ArrayAttr>(pipe::kStagesAttr);
     return all && all.size() > 1 ? all : DenseI64ArrayAttr();
@@ -396,8 +396,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     sums = {whole.getResult(0), whole.getResult(1), whole.getResult(2)};
   }
 
-  /// The norm of the mean gradient, and the factor that turns a gradient of the
-  /// loss sum into the gradient that the optimizer reads.
+  /// Returns the norm of the mean gradient, and the factor that turns a
+  /// gradient of the loss sum into the gradient that the optimizer reads.
   std::pair<Value, Value> normAndScale(OpBuilder &b, Location loc,
                                        const Sums &sums) {
     auto splat = [&](double value) {
@@ -481,7 +481,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     setResults(func, results, resultAttrs);
   }
 
-  std::optional<pipe::StageOf> stage; // if the module is a pipeline stage
+  std::optional<pipe::StageOf> stage; // set if the module is a pipeline stage
   RankedTensorType real;              // type of the loss
 };
 

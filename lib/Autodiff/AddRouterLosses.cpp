@@ -22,8 +22,8 @@ SmallVector<int64_t> dimsFrom(int64_t first, int64_t end) {
 }
 
 /// Builds the losses of one router at a time. A sum over samples weights each
-/// sample by its number of counted labels, so that dividing by the number of
-/// labels in the step gives the mean over samples.
+/// sample by the number of its labels that count in the loss. So dividing the
+/// sum by the number of such labels in the step gives the mean over samples.
 class LossBuilder {
 public:
   LossBuilder(OpBuilder &b, Value counted, bool perSample)
@@ -72,7 +72,8 @@ private:
   bool perSample;
 };
 
-/// Routing probabilities, [tokens..., experts]; they sum to one over experts.
+/// Returns the routing probabilities, [tokens..., experts]; they sum to one
+/// over experts.
 Value LossBuilder::shares(const Router &router) {
   auto type = typeOf(router.logits);
   int64_t last = type.getRank() - 1;
@@ -85,7 +86,8 @@ Value LossBuilder::shares(const Router &router) {
   return arith::DivFOp::create(b, loc, router.scores, total);
 }
 
-/// The number of slots that chose each expert: [samples, experts] or [experts].
+/// Returns the load of each expert, the number of token-expert pairs with this
+/// expert: [samples, experts] or [experts].
 Value LossBuilder::loads(const Router &router) {
   int64_t tokenDims = router.tokens().size();
   SmallVector<int64_t> shape(typeOf(router.ids).getShape());
@@ -104,8 +106,10 @@ Value LossBuilder::loads(const Router &router) {
   return overTokens(hits, tokenDims + router.hasSlots());
 }
 
-/// The load-balancing loss, experts / (slots * tokens^2) * sum over experts of
-/// load * sum of probabilities. It is 1 if all loads are equal.
+/// Returns the load-balancing loss, multiplied by weights(). With k chosen
+/// experts per token, the loss is experts / (k * tokens^2) * sum over experts e
+/// of (load of e) * (sum over tokens of the probability of e). It is 1 if all
+/// loads are equal.
 Value LossBuilder::balance(const Router &router) {
   loc = router.logits.getLoc();
   Value load = loads(router),
@@ -116,15 +120,17 @@ Value LossBuilder::balance(const Router &router) {
   return weighted(even);
 }
 
-/// The z-loss: the mean over tokens of logsumexp^2.
+/// Returns the z-loss, multiplied by weights(). It is the mean over tokens of
+/// logsumexp(logits)^2.
 Value LossBuilder::squares(const Router &router) {
   loc = router.logits.getLoc();
   auto type = typeOf(router.logits);
   int64_t last = type.getRank() - 1;
   SmallVector<int64_t> rows(router.tokens()), box(type.getShape());
   auto rowType = RankedTensorType::get(rows, type.getElementType());
-  // logsumexp(logits) = cross-entropy(logits, label) + logit of the label.
-  // Label 0 is used.
+  // nn.cross_entropy computes logsumexp: logsumexp(logits) =
+  // cross-entropy(logits, label) + logit of the label. This holds for every
+  // label; label 0 is used.
   box[last] = 1;
   Value first = nn::SliceOp::create(b, loc, router.logits,
                                     SmallVector<int64_t>(last + 1, 0), box,
@@ -204,7 +210,8 @@ struct AddRouterLossesPass
     return success();
   }
 
-  /// A mask over labels: 1 for a label that counts, 0 for an ignored one.
+  /// Returns a mask over labels: 1 for a label that counts, 0 for an ignored
+  /// one.
   FailureOr<Value> countedLabels(func::FuncOp func, OpBuilder &b) {
     Location loc = func.getLoc();
     for (BlockArgument argument : func.getArguments()) {

@@ -81,8 +81,9 @@ LogicalResult autodiff::checkTied(func::FuncOp func,
   return success();
 }
 
-/// Finds a tensor of the file that the pattern matches but that the importer
-/// treats as a constant, so that it is not trained; empty if there is none.
+/// Returns the name of a tensor in the model's file that the pattern matches
+/// but that the importer treats as a constant, so that it is not trained; empty
+/// if there is none.
 static FailureOr<StringRef> constantOf(func::FuncOp func,
                                        const std::string &pattern) {
   if (auto names = func->getAttrOfType<ArrayAttr>(nn::kConstantsAttr))

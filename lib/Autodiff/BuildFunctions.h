@@ -22,8 +22,8 @@ void setResults(mlir::func::FuncOp func, llvm::ArrayRef<mlir::Value> values,
 /// module.
 mlir::func::FuncOp cloneAs(mlir::func::FuncOp func, llvm::StringRef name);
 
-/// Whether any of the regular expressions `patterns` matches the whole name
-/// that an argument with these attributes has in the model's file. If the
+/// Returns whether any of the regular expressions `patterns` matches the whole
+/// name that an argument with these attributes has in the model's file. If the
 /// argument stacks several tensors of the file, either all or none of them must
 /// match; otherwise an error is reported on `op`.
 mlir::FailureOr<bool> matchesAny(mlir::Operation *op,

@@ -75,8 +75,8 @@ NameLoc nodeOf(Location loc) {
 }
 
 /// Returns the function argument from which `value` is computed by operations
-/// with one operand, such as reshapes and transposes; null if there are other
-/// operations.
+/// with one operand, such as reshapes and transposes; null if another operation
+/// is on the path from the argument to `value`.
 BlockArgument tensorOf(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (def->getNumOperands() != 1)

@@ -12,7 +12,8 @@
 namespace cleave::autodiff {
 
 /// A choice of experts: the result of a router, as ids of the experts that each
-/// token chose. Several grouped products may read the same choice.
+/// token chose. Several grouped products (grouped GEMM, one matrix per expert)
+/// may read the same choice.
 struct Choice {
   /// The expert ids that the grouped products read, one for each token-expert
   /// pair. The id of a dropped pair is -1.

@@ -1,4 +1,4 @@
-// nn-count-choices: counts the slots that chose each expert.
+// nn-count-choices: counts how many token-expert pairs each expert has.
 
 #include "BuildFunctions.h"
 #include "Choices.h"
@@ -30,9 +30,10 @@ Value count(OpBuilder &b, Location loc, Value hits, int64_t kept) {
       llvm::to_vector(llvm::seq<int64_t>(type.getRank() - kept)));
 }
 
-/// Returns the number of slots that chose each expert, [experts]. It compares
-/// each slot's expert id with each expert's number, and sums the result. Both
-/// steps fuse into one kernel, so no tensor [slots, experts] is stored.
+/// Returns the number of token-expert pairs of each expert, [experts]. `ids`
+/// has the expert of each pair. Compares each pair's expert with each expert's
+/// number, and sums the result. Both steps fuse into one kernel, so no tensor
+/// [pairs, experts] is stored.
 Value slotsOfExperts(OpBuilder &b, Value ids, int64_t experts) {
   Location loc = ids.getLoc();
   RankedTensorType type = typeOf(ids);
@@ -50,8 +51,8 @@ Value slotsOfExperts(OpBuilder &b, Value ids, int64_t experts) {
   return count(b, loc, hits, /*kept=*/1);
 }
 
-/// Returns the number of slots that were not dropped, which are those with an
-/// id of at least 0.
+/// Returns the number of token-expert pairs that were not dropped. The id of a
+/// dropped pair is negative.
 Value slotsTaken(OpBuilder &b, Value ids) {
   Location loc = ids.getLoc();
   Value none = nn::createSplat(b, loc, typeOf(ids), 0);

@@ -1,6 +1,7 @@
-// nn-differentiate: reverse-mode differentiation of @loss. The pass decides the
-// order of the walk, which values are active and which are saved; every
-// operation defines its own derivative.
+// nn-differentiate: reverse-mode differentiation of @loss. The pass decides in
+// which order operations are differentiated, which values are active (depend on
+// a parameter) and which are saved for the backward pass. Every operation
+// defines its own derivative.
 
 #include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
@@ -74,7 +75,8 @@ struct DifferentiatePass
     for (BlockArgument argument : incoming(func))
       backward.activate(argument);
 
-    // Forward: what depends on a parameter, through floats.
+    // Finds the operations that depend on a parameter through floating-point
+    // values; their derivatives are computed.
     SmallVector<Operation *> forward = backward.activateResults(body);
     if (failed(start(func, backward)) || failed(backward.visit(forward)))
       return failure();

@@ -20,13 +20,13 @@ using namespace cleave;
 
 namespace {
 
-/// For each dimension of a value: whether a later sum runs over it.
+/// Says for each dimension of a value whether a later sum runs over it.
 using Dims = SmallVector<bool>;
 
 /// A sum runs over some dimensions of a reshape's result (`dims`). Returns the
-/// dimensions of the reshape's input that the sum runs over completely, that
-/// is, with all of their factors. A dimension of size 1 has no factors and
-/// counts as such a dimension.
+/// dimensions of the reshape's input that the sum runs over completely: all
+/// factors of the dimension (see ShardingRule) are in summed dimensions of the
+/// result. This includes dimensions of size 1, which have no factors.
 Dims beforeReshape(nn::ReshapeOp op, const Dims &dims) {
   ShardingRule rule = ShardingRule::of(op);
   SmallVector<bool> isSummed(rule.factors.size(), false);
@@ -40,15 +40,16 @@ Dims beforeReshape(nn::ReshapeOp op, const Dims &dims) {
   return before;
 }
 
-/// The value before it was marked as saved (nn.save).
+/// Returns the value without the operations that mark it as saved (nn.save).
 Value originOf(Value value) {
   while (auto save = value.getDefiningOp<nn::SaveOp>())
     value = save.getInput();
   return value;
 }
 
-/// Whether both are the same value. Saves (nn.save) and clones of layout
-/// operations in the backward pass count as their originals.
+/// Returns whether `left` and `right` are equal. An nn.save is equal to its
+/// operand, and a clone of a layout operation in the backward pass to its
+/// original.
 bool isSame(Value left, Value right) {
   left = originOf(left);
   right = originOf(right);
@@ -76,7 +77,7 @@ std::optional<APFloat> splatOf(Value value) {
   return std::nullopt;
 }
 
-/// The dimensions along which elements may differ.
+/// Returns the dimensions along which elements may differ.
 Dims varyingOf(Value value) {
   value = originOf(value);
   Dims varying(typeOf(value).getRank(), !splatOf(value));
@@ -97,7 +98,9 @@ struct Summed {
   Dims dims;
 };
 
-/// A factor that is constant along a dimension commutes with the sum over it.
+/// Looks through operand `operand` of a product or quotient, if the other
+/// factor is constant along summed dimensions: the sum over such a dimension is
+/// the sum of this operand times the factor. Appends the operand to `found`.
 void throughFactor(Operation *op, unsigned operand, const Dims &dims,
                    SmallVectorImpl<Summed> &found) {
   Value factor = op->getOperand(1 - operand);
@@ -111,8 +114,9 @@ void throughFactor(Operation *op, unsigned operand, const Dims &dims,
   found.push_back({operand, rest});
 }
 
-/// In an einsum, a label that only one operand and not the result has is a
-/// dimension over which this operand is summed.
+/// Looks through a product: a label of the result that only one operand has is
+/// a dimension of this operand alone. The sum over it is computed before the
+/// product. Appends both operands to `found`.
 void throughProduct(nn::EinsumOp op, const Dims &dims,
                     SmallVectorImpl<Summed> &found) {
   nn::EinsumOp::Labels labels = op.getLabels();
@@ -128,9 +132,9 @@ void throughProduct(nn::EinsumOp op, const Dims &dims,
   }
 }
 
-/// Returns the operands that decide whether the result sums to zero: if the
-/// operand sums to zero over the returned dimensions, then the result sums to
-/// zero over `dims`. This holds if the operation moves elements, scales them
+/// Returns operands of `op` with some of their dimensions, such that the result
+/// sums to zero over `dims` if one of these operands sums to zero over its
+/// returned dimensions. This holds if the operation moves elements, scales them
 /// uniformly, or is linear.
 SmallVector<Summed> through(Operation *op, const Dims &dims) {
   SmallVector<Summed> found;
@@ -202,9 +206,10 @@ nn::SoftmaxOp softmaxOfGrad(Value value) {
   return {};
 }
 
-/// Whether scores are products of queries and keys, possibly scaled and moved.
-/// Such scores are always greater than the lowest finite number. So if a score
-/// has this value, a mask has written it.
+/// Returns whether `value` is a tensor of attention scores: products of queries
+/// and keys, possibly scaled and moved. Such scores are always greater than the
+/// lowest finite number. So if a masked score has this value, the mask has
+/// written it.
 bool isProduct(Value value) {
   Operation *def = originOf(value).getDefiningOp();
   if (isa_and_present<nn::EinsumOp>(def))
@@ -219,9 +224,9 @@ bool isProduct(Value value) {
 /// A mask replaces some scores by a constant. Returns whether the cotangents of
 /// the other scores then still sum to zero in each row. This is so if the
 /// constant is -inf, because a masked score then has probability 0 and
-/// cotangent 0. It is also so for the lowest finite number: either some score
-/// of the row is not masked, and the masked ones have probability 0, or all are
-/// masked.
+/// cotangent 0. It is also so for the lowest finite number: if some score of
+/// the row is not masked, the masked ones have probability 0; if all are
+/// masked, there are no other scores.
 bool isMasked(nn::SoftmaxOp softmax, Value condition, unsigned kept) {
   Value scores = originOf(softmax.getInput());
   while (
@@ -257,11 +262,13 @@ Value beforeMask(Value value) {
   return value;
 }
 
-/// The softmax of a query's scores does not change if one constant is added to
-/// all of them. So, for each query, the cotangents of its scores sum to zero
-/// over the keys, and so does the gradient of the keys. With a softcap this
-/// does not hold. Without the fused attention, the gradient of the keys is a
-/// product of another operand with the gradient of the scores.
+/// Returns whether `value` sums to zero over `dims`. The softmax of a query's
+/// scores does not change if one constant is added to all of them. So, for each
+/// query, the cotangents of the scores sum to zero over the keys. The gradient
+/// of the keys, a product of these cotangents with the queries, then also sums
+/// to zero over the keys: nn.attention_grad computes it as one result, unless
+/// there is a softcap; otherwise an einsum computes it. `products` is the
+/// number of einsums between `value` and the sum.
 bool isZeroSum(OpResult value, const Dims &dims, int products) {
   if (auto grad = dyn_cast<nn::AttentionGradOp>(value.getOwner()))
     return products == 0 && value == grad.getDKey() && dims[1] &&
@@ -350,7 +357,8 @@ private:
     return value;
   }
 
-  /// The results of `without` for the current sum.
+  /// The results of `without` for the sum that is being rewritten (cleared for
+  /// each sum).
   struct Rest {
     Dims dims;
     int products;

@@ -19,8 +19,8 @@ bool isOfFloats(Value value) {
       cast<RankedTensorType>(value.getType()).getElementType());
 }
 
-/// Whether the operation transposes, reshapes, rounds or saves its operand,
-/// without computing anything else.
+/// Returns whether the operation only transposes, reshapes, converts (to
+/// another float type) or saves its operand.
 bool isMove(Operation *op) {
   return isa_and_nonnull<nn::TransposeOp, nn::ReshapeOp, nn::SaveOp,
                          arith::ExtFOp, arith::TruncFOp>(op);
@@ -71,7 +71,7 @@ private:
     }
   }
 
-  /// Whether all elements of the value are the same number.
+  /// Returns whether all elements of the value are known to be equal.
   static bool isScalar(Value value) {
     if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
       return broadcast.getInput().getType().getRank() == 0;
@@ -96,9 +96,9 @@ private:
     return {};
   }
 
-  /// Whether the operation is a contraction with a weight: it sums products of
-  /// an operand that depends on samples and an operand that does not, such as a
-  /// linear layer or a convolution.
+  /// Returns whether the operation is a contraction with a weight: it sums
+  /// products of an operand that depends on samples and an operand that does
+  /// not, such as a linear layer or a convolution.
   bool isContraction(Operation *op) const {
     if (llvm::none_of(op->getOperands(),
                       [&](Value v) { return flow.isBatched(v); }))
@@ -162,19 +162,20 @@ private:
     return false;
   }
 
-  /// Whether operand `side` of an addition is a branch (see findDropoutPlaces):
-  /// it is computed, with a contraction, from the residual stream, which is the
-  /// other operand or one of the values that were added up to give it. Records
-  /// the value of the stream from which the branch is computed.
+  /// Returns whether operand `side` of an addition is a branch (see
+  /// findDropoutPlaces): it is computed, with a contraction, from the residual
+  /// stream, which is the other operand or one of the values that were added up
+  /// to give it. Records the value of the stream from which the branch is
+  /// computed.
   bool isBranch(arith::AddFOp add, unsigned side) {
     Value term = add->getOperand(side), other = add->getOperand(1 - side);
     if (!flow.isBatched(term) || !flow.isBatched(other) ||
         !readByContractions.contains(add.getResult()) || isStream(term))
       return false;
     llvm::SetVector<Value> streams = sidesOf(other);
-    // `work` has the values that remain to be visited, from `term` (the result
-    // of a possible branch) backwards. Each has a flag that is true if there is
-    // a contraction with a weight on the path from the value to `term`.
+    // `work` has the values that the backward search from `term`, the possible
+    // branch, has still to visit. The flag of a value says whether there is a
+    // contraction with a weight on the path from the value to `term`.
     llvm::DenseSet<Value> seen[2];
     SmallVector<std::pair<Value, bool>> work = {{term, false}};
     bool found = false;
@@ -188,8 +189,8 @@ private:
         continue;
       }
       Operation *op = value.getDefiningOp();
-      // The search does not continue past an addition in which a branch was
-      // found before. Its operands are computed by earlier layers, not by the
+      // The search does not continue past an addition that is already known to
+      // add a branch: its operands are computed by earlier layers, not by the
       // layer that computes `term`.
       if (!op || joins.contains(op))
         continue;
@@ -207,8 +208,8 @@ private:
     return it->second;
   }
 
-  /// Whether the operation gathers rows of a table of weights, which do not
-  /// depend on samples, by integers that are not computed from floats.
+  /// Returns whether the operation gathers rows of a table of weights, which do
+  /// not depend on samples, by integers that are not computed from floats.
   bool isLookup(Operation *op) const {
     auto gather = dyn_cast<nn::GatherOp>(op);
     if (!gather || !isOfFloats(gather.getTable()) ||
@@ -233,8 +234,8 @@ private:
                         [&](Value result) { return isEmbedding(result); });
   }
 
-  /// Whether a value is an embedding (see findDropoutPlaces): rows that the
-  /// samples select from a table of weights, or a sum of such rows.
+  /// Returns whether a value is an embedding (see findDropoutPlaces): rows that
+  /// the samples select from a table of weights, or a sum of such rows.
   bool isEmbedding(Value value) {
     Operation *op = value.getDefiningOp();
     if (!op || !flow.isBatched(value))
@@ -244,7 +245,8 @@ private:
     bool is = isLookup(op);
     if (Value source = withWeights(op))
       is = isEmbedding(source);
-    else if (contracts(op)) // factorized table; its rows have one reader
+    // A factorized embedding: the contraction is the only reader of its rows.
+    else if (contracts(op))
       is = llvm::all_of(op->getOperands(), [&](Value operand) {
         return !flow.isBatched(operand) ||
                (operand.hasOneUse() && isEmbedding(operand));
@@ -255,10 +257,10 @@ private:
   }
 
   /// Returns whether a residual stream begins with this embedding, possibly
-  /// after a normalization or a projection. If another embedding is computed
-  /// from this one, such as the sum of the token and the position embedding,
-  /// the stream begins with the other embedding. So the search for the stream
-  /// does not continue past the other embedding.
+  /// after a normalization or a projection. The search does not continue past
+  /// another embedding that is computed from this one, such as the sum of the
+  /// token and the position embedding, because the stream then begins with that
+  /// one.
   bool beginsStream(Value embedding) {
     llvm::DenseSet<Value> seen;
     SmallVector<Value> work = {embedding};

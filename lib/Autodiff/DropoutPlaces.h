@@ -8,8 +8,8 @@
 
 namespace cleave::autodiff {
 
-/// A value to which dropout is applied. Only the readers `uses` get the result;
-/// other readers of the value get it without dropout.
+/// A value to which dropout is applied. Only the readers in `uses` read the
+/// dropout's result; other readers still read `value`.
 struct DropoutPlace {
   mlir::Value value;
   llvm::SmallVector<mlir::OpOperand *> uses;

@@ -30,8 +30,8 @@ PrecisionRule ruleOf(Operation *op) {
   return {};
 }
 
-/// Whether values of a type may be rounded to bf16. Scalars are counts, losses
-/// and factors, and stay f32.
+/// Returns whether values of a type may be rounded to bf16. Scalars are counts,
+/// losses and factors, and stay f32.
 bool isRoundable(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getRank() > 0 && tensor.getElementType().isF32();
@@ -47,8 +47,9 @@ Type narrowed(Type type) {
       BFloat16Type::get(type.getContext()));
 }
 
-/// Returns the value in bf16; the conversion is marked as rounding for storage
-/// only.
+/// Returns the value in bf16. The conversion is marked nn.storage: it only
+/// rounds for storage, so a kernel that computes the value itself may read it
+/// unrounded.
 Value roundedForStorage(OpBuilder &builder, Location loc, Value value) {
   auto trunc =
       arith::TruncFOp::create(builder, loc, narrowed(value.getType()), value);
@@ -56,14 +57,16 @@ Value roundedForStorage(OpBuilder &builder, Location loc, Value value) {
   return trunc;
 }
 
-/// Whether a value crosses from one pipeline stage to another. Both stages must
-/// derive the same type independently.
+/// Returns whether a value with this role is sent from one pipeline stage to
+/// another. Such a value is always bf16, so that both stages derive the same
+/// type independently.
 bool crossesStages(std::optional<nn::Role> role) {
   return isOneOf(role, {nn::Role::Activation, nn::Role::Cotangent});
 }
 
-/// Whether a function result with this role is a sum over samples, which stays
-/// f32. Sets `loss` to true if the values that are summed up must be f32, too.
+/// Returns whether a function result with this role is a sum over samples,
+/// which stays f32. Sets `loss` to true if it is the loss or its weight: then
+/// the values that are summed up must be f32, too.
 bool isSum(std::optional<nn::Role> role, bool &loss) {
   loss = isOneOf(role, {nn::Role::Loss, nn::Role::Weight});
   return loss || isOneOf(role, {nn::Role::Gradient, nn::Role::Accumulator,
@@ -98,8 +101,9 @@ public:
   bool contains(Value value) const { return wide.contains(value); }
 
 private:
-  /// Requires that a value is f32. With `beyond`, the values from which it is
-  /// computed must be f32, too, if it is computed by sums or row operations.
+  /// Requires that a value is f32. If `beyond` is true, the operands of the
+  /// operation that computes the value must be f32, too. Otherwise this holds
+  /// only if the operation is elementwise or a move.
   void add(Value value, bool beyond) {
     wide.insert(value);
     if (beyond)
@@ -129,9 +133,8 @@ private:
     for (unsigned operand : rule.exact)
       add(op->getOperand(operand), /*beyond=*/true);
     // The backward search for f32 values ends at products, and at operations
-    // that return statistics in f32 next to another result, as an attention
-    // returns the log-sum-exp of its rows. The operands of these operations may
-    // be bf16.
+    // with an additional result that is always f32, such as the log-sum-exp of
+    // an attention. The operands of these operations may be bf16.
     if (rule.kind == Kind::Multiplies ||
         (op->getNumResults() > 1 && !rule.wideResults.empty()))
       return;
@@ -147,8 +150,8 @@ private:
         add(operand, beyond);
   }
 
-  /// Whether the operation is elementwise or only moves elements. Such an
-  /// operation sums no elements.
+  /// Returns whether the operation is elementwise or only moves elements. Such
+  /// an operation sums no elements.
   static bool isPlain(Operation *op) {
     auto lowering = dyn_cast<LoweringInterface>(op);
     if (!lowering)
@@ -209,8 +212,8 @@ private:
     }
   }
 
-  /// Whether a bf16 version of the value exists or, for a frozen parameter, can
-  /// be created.
+  /// Returns whether the value has a bf16 version or, as a frozen parameter,
+  /// may get one.
   bool isNarrow(Value value) const {
     return rounded.contains(value) || frozen.contains(value);
   }
@@ -221,7 +224,8 @@ private:
     if (known)
       return known;
     OpBuilder::InsertionGuard guard(builder);
-    // Frozen parameters are rounded before their first reader.
+    // A frozen parameter is an argument; its conversion is inserted at its
+    // first reader.
     if (!frozen.contains(value))
       builder.setInsertionPointAfterValue(value);
     return known = roundedForStorage(builder, value.getLoc(), value);
@@ -238,9 +242,10 @@ private:
                                  type.clone(builder.getF32Type()), from);
   }
 
-  /// If the model itself rounds a value to bf16, this rounding is merged with
-  /// the rounding for storage. The rounding then belongs to the model, so
-  /// kernels must read the rounded value.
+  /// If the model itself rounds a value to bf16, the pass uses this conversion
+  /// instead of one of its own (roundedForStorage). The conversion is then not
+  /// marked nn.storage, because the model demands that its readers read the
+  /// rounded value.
   void keepOwnRounding(Operation *op) {
     auto own = dyn_cast<arith::TruncFOp>(op);
     if (!own || !getElementTypeOrSelf(own.getType()).isBF16())
@@ -277,7 +282,8 @@ private:
                           return demand.contains(result) ||
                                  isWideScalar(result.getType());
                         })));
-    // Readers that need f32 read frozen parameters without rounding.
+    // An operation that computes in f32 reads frozen parameters without
+    // rounding.
     bool allWide = llvm::all_of(op->getResults(), staysWide);
     for (OpOperand &operand : op->getOpOperands()) {
       Value value = operand.get();

@@ -14,17 +14,17 @@ bool isConstant(Value value) {
   return value.getDefiningOp<arith::ConstantOp>() != nullptr;
 }
 
-/// Whether the value is a tensor with one number per expert that is broadcast
-/// over tokens.
+/// Returns whether the value is a tensor with one number per expert that is
+/// broadcast over tokens.
 bool isPerExpert(Value value) {
   auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
   int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;
   return broadcast && broadcast.getDims() == ArrayRef<int64_t>{last};
 }
 
-/// Takes back one step between the router's scores and the values that are
-/// compared to choose experts: a mask, or the addition of a bias. Returns null
-/// for other operations.
+/// Returns the value one step closer to the router's scores. A step is a mask
+/// or the addition of a bias, applied to the scores before the experts are
+/// chosen by comparison. Returns null for other operations.
 Value stepBack(Value value) {
   if (auto select = value.getDefiningOp<arith::SelectOp>()) {
     if (isConstant(select.getFalseValue()))
@@ -37,7 +37,8 @@ Value stepBack(Value value) {
   return add && isPerExpert(add.getLhs()) ? add.getRhs() : Value();
 }
 
-/// The ids that the router chose, before slots over capacity were dropped.
+/// Returns the expert ids that the router chose, before the token-expert pairs
+/// over an expert's capacity were dropped.
 Value chosenIds(Value ids) {
   auto throughReshapes = [](Value value) {
     while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())

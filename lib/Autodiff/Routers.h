@@ -1,4 +1,4 @@
-// The routers of a model, which choose the experts of grouped products.
+// Finds the routers of a model, which choose the experts of grouped products.
 
 #ifndef CLEAVE_LIB_AUTODIFF_ROUTERS_H
 #define CLEAVE_LIB_AUTODIFF_ROUTERS_H
@@ -10,18 +10,18 @@
 namespace cleave::autodiff {
 
 struct Router {
-  /// The ids of the chosen experts: [tokens..., slots], or [tokens...] if each
-  /// token chooses one expert.
+  /// The ids of the chosen experts: [tokens..., slots] with `slots` experts per
+  /// token, or [tokens...] if each token chooses one expert.
   mlir::Value ids;
   /// The router's logits, [tokens..., experts], before softmax or sigmoid. A
   /// bias that only affects the choice of experts is not included.
   mlir::Value logits;
   /// The model's softmax or sigmoid of the logits, [tokens..., experts]; null
-  /// if experts are chosen by logits.
+  /// if the experts are chosen by comparing logits.
   mlir::Value scores;
   int64_t experts = 0, slots = 1;
 
-  /// The shape [tokens...].
+  /// Returns the shape [tokens...].
   llvm::ArrayRef<int64_t> tokens() const {
     return mlir::cast<mlir::RankedTensorType>(logits.getType())
         .getShape()

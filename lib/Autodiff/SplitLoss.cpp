@@ -1,5 +1,5 @@
-// Splits a loss into partial sums, one for each microbatch. How it is split
-// depends on which values depend on samples.
+// Splits a loss into partial sums, one for each microbatch. The split follows
+// the values that depend on samples.
 
 #include "SplitLoss.h"
 
@@ -22,14 +22,15 @@ static Value beforeReshapes(Value value) {
   return value;
 }
 
-/// The name of a value in messages: its operation, or "an input".
+/// Returns the name of a value for messages: its operation, or "an input".
 static std::string spell(Value value) {
   if (Operation *op = value.getDefiningOp())
     return "'" + op->getName().getStringRef().str() + "'";
   return "an input";
 }
 
-/// The element of a constant whose elements are all equal.
+/// Returns the element of a constant whose elements are all equal; null for
+/// other values.
 static Attribute splatOf(Value value) {
   DenseElementsAttr dense;
   if (value && matchPattern(value, m_Constant(&dense)) && dense.isSplat())
@@ -37,7 +38,7 @@ static Attribute splatOf(Value value) {
   return {};
 }
 
-/// Whether a and b are the same value or equal constants.
+/// Returns whether a and b are the same value or equal constants.
 static bool isSame(Value a, Value b) {
   DenseElementsAttr x, y;
   return a == b || (matchPattern(a, m_Constant(&x)) &&
@@ -45,9 +46,9 @@ static bool isSame(Value a, Value b) {
 }
 
 bool autodiff::areTwins(Operation *op, Operation *other) {
-  // If operations are named after graph nodes, equal operations have equal
-  // names. Other locations are line numbers in a text, which may differ between
-  // equal operations.
+  // If locations are names of ONNX nodes, equal operations have equal names.
+  // Other locations are line numbers in a text, which may differ between equal
+  // operations.
   bool isNamed = isa<NameLoc>(op->getLoc());
   return op->getName() == other->getName() &&
          op->getNumOperands() == other->getNumOperands() &&
@@ -119,7 +120,8 @@ bool LossSplitter::isBatched(Value value) const {
   return flow && flow->isBatched(value);
 }
 
-/// Whether the value has a batch dimension, possibly merged with others.
+/// Returns whether the value has a batch dimension, possibly merged with other
+/// dimensions.
 bool LossSplitter::hasSamples(Value value) const {
   return flow && flow->hasDim(value);
 }
@@ -129,9 +131,9 @@ bool LossSplitter::isTile(Value value) const {
          !varying.contains(value) && flow->majorDimOf(value);
 }
 
-/// Whether a value is known before the microbatches are computed: it depends on
-/// inputs of the whole step, but not on parameters, and it has no batch
-/// dimension.
+/// Returns whether a value is known before the microbatches are computed: it
+/// depends on no samples, or only on inputs of the whole step and not on
+/// parameters, and has no batch dimension.
 bool LossSplitter::isKnownBefore(Value value) const {
   return !isBatched(value) || (!countsOnly && hasStep() && !hasSamples(value) &&
                                !nn::dependsOnParameter(value));
@@ -158,7 +160,7 @@ FailureOr<LossSplitter::Part> LossSplitter::visit(Value whole, Value part) {
   return result;
 }
 
-/// Whether the operation only sums over the dimension of samples. If a
+/// Returns whether the operation only sums over the batch dimension. If a
 /// microbatch has one sample, its graph has neither this dimension nor this
 /// sum.
 bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
@@ -171,17 +173,17 @@ bool LossSplitter::isSumOverSamplesAlone(Operation *op) const {
 
 FailureOr<LossSplitter::Part>
 LossSplitter::visitOperation(Operation *op, OpResult whole, Value part) {
-  // Where an operation in `unlike` has the samples in its result depends on the
-  // number of samples. If its result should be split by samples, this is an
-  // error. If several such operations follow each other, the error is reported
-  // on the first one.
+  // Operations in `unlike` have the batch in different dimensions of the result
+  // for different numbers of samples. If the result of such an operation should
+  // be split by samples, this is an error. If several of them follow each
+  // other, the error is reported on the first one.
   if (unlike.contains(op) && flow->majorDimOf(whole) && !flow->isMixed(whole) &&
       llvm::none_of(op->getOperands(), [&](Value operand) {
         return unlike.contains(operand.getDefiningOp());
       }))
     return failLayout(whole);
-  // The operation of the microbatch's graph that corresponds to this one of the
-  // whole step; null if there is none.
+  // The corresponding operation in the function for a microbatch; null if there
+  // is none.
   Operation *twin = nullptr;
   if (!isSumOverSamplesAlone(op)) {
     Value at = isa<nn::ReshapeOp>(op) ? part : beforeReshapes(part);
@@ -306,7 +308,7 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
       !twin || llvm::all_of(llvm::zip(twin->getOperands(), own), [](auto pair) {
         return isSame(std::get<0>(pair), std::get<1>(pair).value);
       });
-  if (!twin) // a sum over one sample is omitted
+  if (!twin) // the sum over a single sample does not exist in `func`
     for (const Part &operand : own)
       if (operand.kind == Kind::Tile)
         value = operand.value;
@@ -324,9 +326,9 @@ FailureOr<LossSplitter::Part> LossSplitter::ofTiles(Operation *op,
   return Part{Kind::Sum, *sum};
 }
 
-/// Handles an operation whose operands are the same in all microbatches. Its
-/// result is then the same as well, unless it is a broadcast that repeats a
-/// value for each sample.
+/// Handles an operation whose operands are all of kind Whole (the same in all
+/// microbatches). Its result is then the same as well, unless it is a broadcast
+/// that repeats a value for each sample.
 FailureOr<LossSplitter::Part> LossSplitter::ofWhole(Operation *op,
                                                     OpResult whole,
                                                     Operation *twin, Value part,
@@ -397,8 +399,8 @@ FailureOr<Value> LossSplitter::withType(Value value, Type type, Value whole) {
   return Value(nn::ReshapeOp::create(builder, whole.getLoc(), wanted, value));
 }
 
-/// Whether `part` has the shape that `whole` would have for the samples of one
-/// microbatch. Dimensions of size 1 may be missing.
+/// Returns whether `part` has the shape that `whole` would have for the samples
+/// of one microbatch. Dimensions of size 1 may be missing.
 bool LossSplitter::isTileOf(Value part, Value whole) const {
   SmallVector<int64_t> wanted(typeOf(whole).getShape());
   if (std::optional<int64_t> dim = flow->majorDimOf(whole)) {
@@ -467,7 +469,7 @@ FailureOr<Value> LossSplitter::copyArgument(BlockArgument argument) {
   for (unsigned i = 0; i < func.getNumArguments(); ++i) {
     if (nameOf(func, i) != wanted)
       continue;
-    if (batched) // the model has an input of that name
+    if (batched) // the model already has an input with this name
       return LogicalResult(fail(argument, "the model has an input '" + wanted +
                                               "'; give it another name"));
     if (func.getArgument(i).getType() != argument.getType())

@@ -13,15 +13,16 @@
 
 namespace cleave::autodiff {
 
-/// Whether two operations, from two imports of one ONNX graph with different
-/// batch sizes, can be the same operation: they have the same operation name,
-/// number of operands and ONNX node.
+/// Returns whether two operations, from two imports of one ONNX graph with
+/// different batch sizes, can be the same operation: they have the same
+/// operation name, number of operands and ONNX node.
 bool areTwins(mlir::Operation *op, mlir::Operation *other);
 
-/// Follows a loss from its end to the samples in two functions that compute the
-/// same for different numbers of samples: `step`, for a whole step, says how
-/// each value depends on samples; the loss is built in `func`, for one
-/// microbatch. A value is
+/// Splits a loss that the model computes. Two functions compute the same for
+/// different numbers of samples: `step` for a whole step, `func` for one
+/// microbatch. The search begins at the loss and proceeds backwards through
+/// both, to the samples. It finds in `step` how values depend on samples, and
+/// builds the loss in `func`. A value is
 ///
 ///   Whole  the same in every microbatch: computed from parameters, or from
 ///          inputs of the whole step, which become arguments of `func` marked
@@ -31,9 +32,10 @@ bool areTwins(mlir::Operation *op, mlir::Operation *other);
 ///          microbatch, each sample for itself;
 ///   Sum    a partial sum: the values of all microbatches add up to the value.
 ///
-/// Tiles become sums where an operation adds over samples; sums pass through
-/// operations that are linear in them. Any other use of a sum is refused. The
-/// operations' sharding rules decide, as they do for ranks.
+/// An operation that adds over samples turns tiles into sums; operations that
+/// are linear in sums return sums. Any other use of a sum is refused. The
+/// operations' sharding rules say which of these an operation does, as for sums
+/// over ranks.
 class LossSplitter {
 public:
   enum class Kind { Whole, Tile, Sum };
@@ -42,10 +44,11 @@ public:
     mlir::Value value; // in `func`
   };
 
-  /// `other` is `step` for another number of samples, greater than one. A
-  /// constant that differs between `step` and `other` depends on the number of
-  /// samples. If `step` is null, `func` is used in its place, and no inputs of
-  /// the whole step are available.
+  /// `other` is the same function of the model as `step`, imported with a
+  /// different number of samples (at least two). A constant that differs
+  /// between `step` and `other` depends on the number of samples. If `step` is
+  /// null, `func` is used in its place, and no inputs of the whole step are
+  /// available.
   LossSplitter(mlir::func::FuncOp func, mlir::func::FuncOp step,
                mlir::func::FuncOp other, int64_t microbatches);
 
@@ -55,14 +58,14 @@ public:
   /// `part` the corresponding one in `func`. Fails if the value is of no kind.
   mlir::FailureOr<Part> split(mlir::Value whole, mlir::Value part);
 
-  /// Whether the value `part` for each microbatch, added up over all
-  /// microbatches, gives the value `whole` for the whole step. Only for counts
-  /// that depend on no parameter, such as the number of labels.
+  /// Returns whether the values `part` of all microbatches add up to the value
+  /// `whole` of the whole step. Only for counts that depend on no parameter,
+  /// such as the number of labels.
   bool addsUp(mlir::Value whole, mlir::Value part);
 
   bool hasStep() const { return step != func; }
 
-  /// The reason and the location of the last failure.
+  /// The reason and the location of the last failure of `split`.
   const std::string &reason() const { return why; }
   mlir::Location place() const { return where; }
 
@@ -104,11 +107,12 @@ private:
   mlir::func::FuncOp func, step;
   int64_t microbatches;
   std::optional<nn::BatchFlow> flow; // batch dimensions of values in `step`
-  // Values of `step` that depend on the number of samples, and operations that
-  // compute something else in `other`; see findVarying.
+  // Both as found by findVarying: values of `step` that depend on the number of
+  // samples, and operations that differ between `step` and `other` in more than
+  // the size of the batch dimension.
   llvm::DenseSet<mlir::Value> varying;
   llvm::DenseSet<mlir::Operation *> unlike;
-  bool oneSample = false;  // a microbatch has one sample, a step several
+  bool oneSample = false;  // a microbatch has one sample, a step has several
   bool isAlike = true;     // `step` and `other` have the same operations
   bool countsOnly = false; // set during `addsUp`
   mlir::OpBuilder builder;

@@ -1,6 +1,6 @@
-// Finds operations of the model that compute something else, or have the
-// samples in another dimension, if the model is imported with another batch
-// size.
+// Finds operations of the model that compute something different, or have the
+// batch in a different dimension, if the model is imported with a different
+// batch size.
 
 #include "SplitLoss.h"
 
@@ -39,8 +39,8 @@ static std::optional<int64_t> differingDim(Value value, Value twin,
   return found;
 }
 
-/// Whether two operations have equal attributes. Attributes that repeat the
-/// result's shape may differ.
+/// Returns whether two operations have equal attributes. Attributes that state
+/// the shape of the operation's result, such as that of a reshape, may differ.
 static bool haveLikeAttributes(Operation *op, Operation *twin) {
   auto isShape = [](Attribute value, Operation *of) {
     auto sizes = dyn_cast_if_present<DenseI64ArrayAttr>(value);
@@ -158,9 +158,9 @@ static bool hasOtherNumbers(Operation *op, Operation *twin) {
 /// `step` and `other` are the model, imported with two batch sizes. Finds the
 /// operations that differ between them in more than the size of the batch
 /// dimension: constants and iotas that depend on the batch size, and operations
-/// with another shape or other attributes. The latter are added to `unlike`.
-/// The results of all these operations, and all values that are computed from
-/// them, are added to `varying`.
+/// whose shapes or attributes differ. The latter are added to `unlike`. The
+/// results of all these operations, and all values that are computed from them,
+/// are added to `varying`.
 LogicalResult LossSplitter::findVarying(func::FuncOp other) {
   if (!other)
     return failure();

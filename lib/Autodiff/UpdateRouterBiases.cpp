@@ -1,5 +1,5 @@
-// nn-update-router-biases: @update moves the biases of routers towards even
-// loads.
+// nn-update-router-biases: makes @update change the biases of routers so that
+// the experts' loads become even.
 
 #include "BuildFunctions.h"
 #include "cleave/Autodiff/Passes.h"
@@ -37,9 +37,9 @@ struct UpdateRouterBiasesPass
   }
 
 private:
-  /// Makes @update move a router's bias: adds the bias and the slot counts of
-  /// its experts (result `result` of @loss_grad) as arguments, and the new bias
-  /// as a result.
+  /// Makes @update change a router's bias: adds the bias and the experts' loads
+  /// (result `result` of @loss_grad: the token-expert pairs of each expert) as
+  /// arguments, and the new bias as a result.
   LogicalResult move(func::FuncOp grad, func::FuncOp update, unsigned result,
                      StringAttr name) {
     unsigned from = 0;
@@ -78,8 +78,8 @@ private:
   }
 
   /// Returns the change of the bias: rate * sign(mean load - load). The load of
-  /// an expert is the number of slots that chose it. The sign is computed
-  /// exactly, from integers: it is the sign of (number of all slots) - (number
+  /// an expert is its number of token-expert pairs. The sign is computed
+  /// exactly, from integers: it is the sign of (number of all pairs) - (number
   /// of experts) * load.
   Value step(OpBuilder &b, Location loc, Value counts, RankedTensorType type) {
     RankedTensorType integers = typeOf(counts);
@@ -103,8 +103,8 @@ private:
     return b.createOrFold<nn::ReshapeOp>(loc, type, change);
   }
 
-  /// The flag of @update that says whether the step was finite; null if there
-  /// is none.
+  /// Returns the flag of @update that says whether loss and gradients were
+  /// finite; null if @update has no such flag.
   Value finiteOf(OpBuilder &b, Location loc, func::FuncOp update,
                  RankedTensorType type) {
     for (unsigned i = 0; i < update.getNumResults(); ++i) {

@@ -15,7 +15,7 @@ using namespace cleave::check;
 
 namespace {
 
-/// Runs the functions of the logical program in the order of a training step.
+/// Runs the functions of a program in the order of a training step.
 class Runner {
 public:
   Runner(ModuleOp module, Engine &engine, Values &values, int64_t microbatches)
@@ -25,7 +25,8 @@ public:
   FailureOr<Outcome> step(int64_t step) {
     if (failed(forward(step)))
       return failure();
-    // A program without @loss_grad is not trained; only its @forward is run.
+    // A program without @loss_grad is only evaluated: @forward has run, and
+    // nothing else remains to be done.
     if (!module.lookupSymbol(nn::kLossGradFunc) &&
         module.lookupSymbol(nn::kForwardFunc))
       return std::move(outcome);
@@ -169,8 +170,8 @@ void append(std::vector<TensorReport> &all, std::vector<TensorReport> more) {
 }
 
 /// Records the noise of each gradient, that is, how much rounding alone changes
-/// it: the difference from the gradient for values that are perturbed in their
-/// last digits.
+/// it: its difference from the gradient that was computed from inputs with
+/// perturbed last digits (`perturbed`).
 void noteNoise(NamedTensors &tensors, const NamedTensors &perturbed) {
   for (auto [tensor, other] : llvm::zip_equal(tensors, perturbed)) {
     if (tensor.kind != TensorKind::Gradient)

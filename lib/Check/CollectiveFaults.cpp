@@ -113,8 +113,8 @@ Places check::wrongGroup(ModuleOp module) {
     int64_t size = dist::axesSize(mesh, collective.getAxes().getAxes());
     if (size < 2)
       return;
-    // The shapes of an all-reduce do not depend on the size of its group, so
-    // its new group may have another size.
+    // The group of an all-reduce may be replaced by one of a different size,
+    // because the shapes of operands and results do not depend on it.
     bool anySize = isa<dist::AllReduceOp>(op);
     SmallVector<dist::AxisRefAttr> others =
         otherAxes(mesh, collective.getAxes(), anySize ? 0 : size);
@@ -126,8 +126,9 @@ Places check::wrongGroup(ModuleOp module) {
   return places;
 }
 
-/// Returns whether the value is a sum over earlier stages. For the first stage
-/// this sum is zero, so adding it twice may change nothing.
+/// Returns whether the value is the total over earlier pipeline stages that a
+/// stage gets as an argument. In the first stage it is zero, so adding it twice
+/// may change nothing.
 static bool isSumOfStages(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument)

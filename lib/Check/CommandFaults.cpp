@@ -1,4 +1,5 @@
-// Injected faults of command lists that a program in SSA form cannot have.
+// Injected faults of command lists that cannot be expressed in SSA form: a
+// command reads memory before it is written.
 
 #include "CommandPlaces.h"
 #include "cleave/Check/Faults.h"
@@ -52,9 +53,10 @@ bool areOfOneGroup(const Collective &a, const Collective &b) {
          a.positions == b.positions;
 }
 
-/// Returns whether the collective `start` has certainly ended at `reader` on a
-/// device, even without a wait: a later collective of the same ranks has ended,
-/// and both run on the same stream.
+/// Returns whether the collective `start` has certainly ended on a CUDA device
+/// before the command `reader`, even without its own wait. This holds if a wait
+/// for a later collective of the same ranks comes before `reader`, because both
+/// collectives run on the same stream.
 bool isOvertaken(const Action &action, size_t start, size_t reader) {
   const auto &first = std::get<Collective>(action.commands[start].op);
   if (first.token < 0) // would move as a whole
@@ -131,7 +133,7 @@ namespace {
 struct Kind {
   const char *name;
   CommandPlaces (*places)(Program &);
-  const char *missing; // what a program without a place does not have
+  const char *missing; // the error if no fault can be injected: what is missing
 };
 
 const Kind kinds[] = {

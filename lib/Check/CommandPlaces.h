@@ -1,4 +1,5 @@
-// Places in command lists for injected faults, one list per kind of fault.
+// Lists the places in command lists where `cleave check` can inject a fault,
+// with one function for each kind of fault.
 
 #ifndef CLEAVE_LIB_CHECK_COMMANDPLACES_H
 #define CLEAVE_LIB_CHECK_COMMANDPLACES_H
@@ -12,8 +13,8 @@
 namespace cleave::check {
 
 /// A possible fault: the description of its place for messages, and the
-/// function that injects it. Only one fault of a list can be injected, because
-/// places are positions in the unchanged program.
+/// function that injects it. Only one fault of a list can be injected: the
+/// functions refer to commands by their positions in the unchanged program.
 struct CommandPlace {
   std::string where;
   std::function<void()> apply;
@@ -44,7 +45,8 @@ struct Range {
 /// offsets that depend on the rank are omitted.
 std::vector<Range> receivedBy(const program::Collective &collective);
 
-/// Returns all addresses that a command reads or writes; none for a call.
+/// Returns all memory references that a command reads or writes; none for a
+/// Call, whose function is a list of commands of its own.
 std::vector<program::BufferRef *> addressesOf(program::Command &command);
 
 /// Returns whether ranks run different command lists. If they do, a fault

@@ -41,8 +41,8 @@ Difference check::difference(const Tensor &a, const Tensor &b) {
     double x = a.floats[i], y = b.floats[i];
     bool same = x == y || (std::isnan(x) && std::isnan(y));
     double distance = same ? 0 : std::abs(x - y);
-    // Only one of the values is NaN, or they are infinities with opposite
-    // signs.
+    // The distance is NaN if only one of the values is NaN, or if they are
+    // infinities with opposite signs. Both count as an infinite error.
     if (std::isnan(distance))
       distance = std::numeric_limits<double>::infinity();
     visit(i, distance, std::isfinite(y) ? std::abs(y) : 0);
@@ -85,12 +85,13 @@ Index indexOf(const NamedTensors &tensors) {
   return index;
 }
 
-/// Returns the relative error; 0 for 0 / 0.
+/// Returns the relative error distance / max(magnitude, floor), and 0 if
+/// `distance` is 0.
 double relative(double distance, double magnitude, double floor) {
   return distance == 0 ? 0 : distance / std::max(magnitude, floor);
 }
 
-/// A report without its limit.
+/// Returns a report without its limit.
 TensorReport report(const Named &tensor, const Named &reference, Part part,
                     double floor) {
   TensorReport result;
@@ -113,8 +114,8 @@ TensorReport report(const Named &tensor, const Named &reference, Part part,
   return result;
 }
 
-/// Returns how much rounding may change a gradient in f64; 0 if its noise is
-/// above the cap.
+/// Returns how much rounding may change a gradient that is computed in f64:
+/// `noiseFactor` times its noise, or 0 if this is above Tolerances::noiseCap.
 double allowedNoise(const Named &tensor, double largestGradient,
                     const Tolerances &tolerances, bool &aboveCap) {
   double noise = tolerances.noiseFactor * tensor.noise;
@@ -181,9 +182,10 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
     result.limit = tolerances.roundingFactor * alone + tolerances.roundingSlack;
     if (tensor.value.rank() == 0)
       result.limit += tolerances.scalarEpsilons * epsilon;
-    // In the real precision, the noise of a gradient may be larger than the
-    // gradient. Then the error of the unsharded program is only one sample of
-    // the noise, so the limit is raised to the noise.
+    // In the program's own precision (below f64), the noise of a gradient may
+    // be larger than the gradient. Then the error of the unsharded program is
+    // only one sample of the noise, so the limit on the sharded program's error
+    // is raised to the noise.
     double noise =
         allowedNoise(tensor, ofKind, tolerances, result.aboveNoiseCap) *
         epsilon / std::numeric_limits<double>::epsilon();
@@ -192,7 +194,8 @@ std::vector<TensorReport> check::compareRounding(const NamedTensors &sharded,
       result.limit = std::max(result.limit, noise / std::max(magnitude, floor));
       result.belowFloor = true;
     }
-    // If the unsharded program overflows, its error cannot determine the limit.
+    // If the unsharded program overflows, the limit cannot be derived from its
+    // error.
     if (!std::isfinite(alone))
       result.limit = tolerances.roundingSlack;
   }

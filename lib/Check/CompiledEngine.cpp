@@ -1,5 +1,5 @@
-// An engine that compiles a program, with kernels in a temporary folder, and
-// runs its ranks in a session of the runtime.
+// The check's engine for compiled programs: compiles a program, with kernels in
+// a temporary folder, and runs its ranks in a session of the runtime.
 
 #include "cleave/Check/Engine.h"
 
@@ -38,9 +38,9 @@ public:
   }
 
   LogicalResult load(const CompiledOptions &options) {
-    // Erases @loss and @init_state, which a check does not run. The loss in
-    // these functions is the loss that the host reads. Its layout differs from
-    // that of the loss that @loss_grad sums over microbatches.
+    // Erases @loss and @init_state, which a check does not run. Their loss,
+    // which the host reads, has the same name as the loss that @loss_grad sums
+    // over microbatches, but a different layout.
     for (auto func :
          llvm::make_early_inc_range(module->getOps<func::FuncOp>())) {
       StringRef name = func.getName();
@@ -125,8 +125,8 @@ public:
       calls->begin(what);
   }
 
-  /// Also compiles the program for a device, to record this engine's calls for
-  /// it.
+  /// Also compiles the program for the device that is to be recorded, and
+  /// records this engine's calls of it.
   LogicalResult record(const CompiledOptions &options) {
     std::string error;
     calls = options.recording->add(options.recordingName, error);
@@ -162,7 +162,8 @@ public:
   }
 
   LogicalResult run(StringRef function) override {
-    // A pipeline first loads all microbatches, then runs.
+    // The host runs @loss_grad of a pipeline once for each microbatch. Every
+    // call only loads the microbatch's inputs; the last one then runs the step.
     std::string load = program::loadAction(loaded);
     if (function == nn::kLossGradFunc && hasFunction(program::loadAction(0))) {
       if (failed(runAction(load)))

@@ -1,4 +1,4 @@
-// For each kind of fault that `cleave check --inject` can inject, finds the
+// Finds, for each kind of fault that `cleave check --inject` can inject, the
 // places in a per-rank program where it can be injected.
 
 #ifndef CLEAVE_LIB_CHECK_FAULTPLACES_H
@@ -30,7 +30,7 @@ Places wrongGroup(mlir::ModuleOp module);
 Places biasTwice(mlir::ModuleOp module);
 Places normTwice(mlir::ModuleOp module);
 
-// Faults of other operations of a per-rank program.
+// Faults of other operations than collectives.
 Places swappedAxes(mlir::ModuleOp module);
 Places padIdentity(mlir::ModuleOp module);
 Places randomOffset(mlir::ModuleOp module);

@@ -1,5 +1,5 @@
-// check-inject-fault: defines the kinds of faults and chooses the place of a
-// fault.
+// check-inject-fault: defines the kinds of faults and chooses the operation or
+// value into which a fault is injected.
 
 #include "cleave/Check/Faults.h"
 #include "FaultPlaces.h"
@@ -21,7 +21,7 @@ namespace {
 struct Kind {
   const char *name;
   Places (*places)(ModuleOp);
-  const char *missing; // what a program without a place does not have
+  const char *missing; // the error if no fault can be injected: what is missing
 };
 
 const Kind kinds[] = {

@@ -1,4 +1,4 @@
-// An engine that interprets a program: the reference of a check.
+// The check's engine that interprets a program; it runs the reference.
 
 #include "RankValues.h"
 
@@ -132,7 +132,8 @@ Gathered check::gather(dist::MeshAttr mesh, const Port &port,
   Gathered result;
   if (!sharding) {
     result.whole = tiles.front();
-    // Without a sharding, every rank has the whole tensor.
+    // Without a sharding, every rank has the whole tensor, and all must be
+    // equal.
     for (const Tensor &copy : tiles)
       if (copy.floats != result.whole.floats || copy.ints != result.whole.ints)
         result.replicaDifference = std::numeric_limits<double>::infinity();

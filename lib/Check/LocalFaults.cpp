@@ -13,8 +13,9 @@ using namespace cleave::check;
 
 namespace {
 
-/// Returns the axes in reverse order. If there is only one axis, returns
-/// another axis of the mesh, or null if there is none.
+/// Returns the axes in reverse order. For a single axis, returns a different
+/// axis of the mesh (with `sameSize`, one of the same size), or null if there
+/// is none.
 dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
                            bool sameSize) {
   SmallVector<dist::AxisRefAttr> changed(axes.getAxes());
@@ -29,8 +30,8 @@ dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
   return dist::AxisListAttr::get(axes.getContext(), changed);
 }
 
-/// Returns a splat of a value that is not the identity of any reduction over
-/// the type of `old`.
+/// `old` is the identity of a reduction, with which padding is filled. Returns
+/// a splat of the same type that changes the reduction's result.
 Value noIdentity(Operation *op, Value old) {
   auto type = cast<RankedTensorType>(old.getType());
   DenseElementsAttr splat;
@@ -43,9 +44,9 @@ Value noIdentity(Operation *op, Value old) {
     number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
                    &losesInfo);
     identity = number.convertToDouble();
-    // A large negative (positive) identity is that of a maximum (minimum). The
-    // returned value is then so large (small) that it dominates all elements,
-    // and changes the result of the reduction.
+    // A large negative (positive) identity is that of a maximum (minimum). Then
+    // the returned value is larger (smaller) than normal elements, and so
+    // becomes the result of the reduction.
     if (identity < -1)
       value = 1000;
     else if (identity > 1)

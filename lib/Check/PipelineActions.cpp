@@ -1,9 +1,9 @@
 // Interprets the actions in the lists of pipeline ranks, for the reference
 // execution of pipelines (PipelineEngine.cpp).
 //
-// A message is copied as late as possible, at the receiver's wait, and its slot
-// is poisoned when the receive starts. So a slot that is reused too early
-// causes a wrong result.
+// A receive overwrites its slot (memory of one microbatch in flight) with wrong
+// values when it starts, and the message is copied as late as possible, at the
+// receiver's wait. So a slot that is reused too early causes a wrong result.
 
 #include "PipelineEngine.h"
 
@@ -43,8 +43,8 @@ LogicalResult PipelineEngine::call(StageInstance &instance, StringRef name,
 }
 
 /// Returns the keys (role and name) of the values that stage `from` sends to
-/// stage `to`. These are the results of the functions `makers` of stage `from`
-/// that a function of stage `to` reads.
+/// stage `to`: the results of the functions `makers` of stage `from` that are
+/// also arguments of a function of stage `to`.
 std::vector<std::string> PipelineEngine::handedOver(const StageInstance &from,
                                                     const StageInstance &to,
                                                     ArrayRef<StringRef> makers,
@@ -104,7 +104,8 @@ LogicalResult PipelineEngine::compute(const Action &action, int rank) {
     return success();
   }
   if (action.kind == ActionKind::F)
-    // A loaded input occupies a slot from its load to its last reader.
+    // The forward pass copies each loaded input to the slot (memory of one
+    // microbatch in flight) from which the microbatch's actions read it.
     for (auto &[key, buffer] : own.buffers) {
       StringRef name = key;
       if (!name.consume_back(".stored"))
@@ -121,8 +122,8 @@ LogicalResult PipelineEngine::compute(const Action &action, int rank) {
   return success();
 }
 
-/// Starts or ends a transfer of the rank's list. Returns false if the rank must
-/// wait for its peer.
+/// Starts or completes the send or receive `entry` of the rank's action list.
+/// Returns false if the rank must wait for its peer.
 FailureOr<bool> PipelineEngine::transfer(const LoweredAction &entry, int rank) {
   const Action &action = entry.action;
   bool sends = isSend(action.kind);
@@ -139,7 +140,7 @@ FailureOr<bool> PipelineEngine::transfer(const LoweredAction &entry, int rank) {
       from, to, makers, forward ? nn::Role::Activation : nn::Role::Cotangent);
   if (keys.empty())
     return true;
-  if (entry.peer == rank) { // a copy, done at the receiving stage
+  if (entry.peer == rank) { // a copy within the rank, when it receives
     if (!sends && failed(move({&from, keys, action.microbatch},
                               {&to, keys, action.microbatch})))
       return failure();
@@ -172,7 +173,8 @@ FailureOr<bool> PipelineEngine::transfer(const LoweredAction &entry, int rank) {
   return true;
 }
 
-/// Runs the next entry of the rank's list; returns false if it must wait.
+/// Runs the next entry of the rank's action list; returns false if the rank
+/// must wait for another one.
 FailureOr<bool> PipelineEngine::advance(int rank) {
   Cursor &cursor = cursors[rank];
   if (cursor.next == table.actions[rank].size())

@@ -125,7 +125,8 @@ LogicalResult PipelineEngine::planSlots() {
   std::set<std::pair<int, std::string>> seen;
   for (auto &[place, instance] : instances) {
     // The inputs of all microbatches of a step are stored at the same time, so
-    // each microbatch has its own slot.
+    // the slot class "store" has a slot (memory of one microbatch) for each of
+    // them.
     std::vector<int> &store = instance.slotOf["store"];
     store.resize(table.microbatches);
     std::iota(store.begin(), store.end(), 0);
@@ -174,7 +175,7 @@ LogicalResult PipelineEngine::set(const Port &port, const Tensor &whole) {
   return success();
 }
 
-/// Converts a rank of the stage's mesh to a rank of the whole mesh.
+/// Converts `inner`, a rank of the stage's mesh, to a rank of the whole mesh.
 int64_t PipelineEngine::rankOf(const StageInstance &instance,
                                int64_t inner) const {
   int64_t below = 1;
@@ -239,8 +240,8 @@ LogicalResult PipelineEngine::run(StringRef function) {
     return runUpdate();
   if (function != nn::kLossGradFunc)
     return runChain(function);
-  // The first call for each microbatch only loads its inputs. The step runs
-  // when the last microbatch is loaded.
+  // @loss_grad is called once for each microbatch. Every call only loads the
+  // microbatch's inputs; the last one then runs the step.
   for (auto &[place, instance] : instances)
     if (instance.microbatches.count(loaded) &&
         failed(call(instance, "load", loaded)))
@@ -313,7 +314,8 @@ bool PipelineEngine::isTied(const std::string &parameter) const {
   return false;
 }
 
-/// Runs a forward pass of one microbatch through all stages.
+/// Runs `function` (the evaluation) of all stages, one after another, for one
+/// microbatch.
 LogicalResult PipelineEngine::runChain(StringRef function) {
   StageInstance *before = nullptr;
   for (int stage = 0; stage < table.stages; ++stage) {

@@ -22,7 +22,7 @@ struct StageInstance {
   /// microbatch in flight.
   struct Buffer {
     Port port;
-    std::string slot; ///< slot class (pipe.slot); "": there is one copy
+    std::string slot; ///< slot class (pipe.slot); "": the value exists once
     std::vector<RankTensors> values{1};
     /// For a tap (a result that `check --bisect` adds to compare a value): the
     /// value of each microbatch.
@@ -34,8 +34,9 @@ struct StageInstance {
   std::map<std::string, mlir::func::FuncOp> functions;
   /// The buffers by role and name.
   std::map<std::string, Buffer> buffers;
-  /// For each slot class (the values that are kept between the same actions),
-  /// the slot in which the values of each microbatch are stored.
+  /// For each slot class (values with the same lifetime, pipe.slot) and each
+  /// microbatch, the number of the slot in which the microbatch's values are
+  /// stored.
   std::map<std::string, std::vector<int>> slotOf;
   std::set<int64_t> microbatches; ///< the microbatches that the rank runs
   /// Returns whether this rank owns the stage, that is, runs its microbatch 0.
@@ -43,8 +44,8 @@ struct StageInstance {
   /// contributes to sums over all stages.
   bool isOwner() const { return microbatches.count(0); }
 
-  /// Returns the storage of the microbatch's value, or null if the stage has no
-  /// such value.
+  /// Returns the value `key` of the microbatch on all ranks, for reading or
+  /// writing; null if the stage has no such value.
   RankTensors *find(const std::string &key, int64_t microbatch);
 };
 
@@ -80,7 +81,8 @@ private:
   /// The position of a rank in its action list, while a step is interpreted.
   struct Cursor {
     size_t next = 0;
-    bool isStarted = false; ///< the blocking transfer at `next` is started
+    /// Whether the blocking transfer at `next` was started.
+    bool isStarted = false;
     /// For each send and receive of the rank, its index (0, 1, ...) among the
     /// messages of the channel that it uses.
     std::map<pipeline::Action, size_t> number;
@@ -113,7 +115,8 @@ private:
   int64_t rankOf(const StageInstance &instance, int64_t inner) const;
 
   mlir::ModuleOp module;
-  dist::MeshAttr mesh; ///< mesh of a stage: the pipeline axis has size 1
+  /// The mesh of a stage, without the pipeline's ranks (its axis has size 1).
+  dist::MeshAttr mesh;
   target::PipelineSchedule schedule;
   pipeline::LoweredTable table;
   std::map<std::pair<int, int>, StageInstance> instances; // by rank and stage

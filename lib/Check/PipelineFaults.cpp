@@ -1,8 +1,8 @@
 // Injected faults of the command lists of pipelines: values of one microbatch
 // are stored in the slot (memory of one microbatch in flight) of another
-// microbatch, or are accessed at the wrong time. The order of messages never
-// changes, so a faulty program terminates like a correct one. A fault is only
-// injected where the result is wrong no matter when messages arrive.
+// microbatch, or are accessed at the wrong time. Faults never change the order
+// of messages, so a faulty program terminates like a correct one. A fault is
+// only injected where it makes the result wrong whenever messages arrive.
 
 #include "CommandPlaces.h"
 
@@ -71,9 +71,9 @@ void moveTo(Call &call, int32_t arena, int64_t offset) {
     call.rebase.push_back({arena, offset});
 }
 
-/// The memory that the called functions of a program access. (A call command of
-/// a pipeline runs one of these functions, for example the backward pass of a
-/// stage, on the slot of a microbatch.)
+/// The memory that the functions called by a program access. A Call command of
+/// a pipeline runs such a function, for example the backward pass of a stage,
+/// on the slot of one microbatch.
 class Called {
 public:
   explicit Called(Program &program) : program(program) {}
@@ -134,21 +134,23 @@ size_t waitOf(const Action &action, size_t start) {
 // Slots
 //===----------------------------------------------------------------------===//
 
-/// Where the value of one microbatch is in an arena of slots, and which
-/// commands of a step access it. Commands are given by their index in the
-/// command list.
+/// The slot of one microbatch's value, in an arena that has a slot for each
+/// microbatch in flight, and the commands of a step that access it. Commands
+/// are given by their index in the command list.
 struct Use {
-  int64_t slot = 0; ///< offset of the microbatch's slot in the arena
+  /// Offset in the arena of the microbatch's slot (its memory).
+  int64_t slot = 0;
   std::vector<size_t> commands;
   size_t writeBegin = 0, writeEnd = 0;
-  /// Commands that read the value. The wait of a send does not count as one,
-  /// because the message may already have left before the wait.
+  /// Commands that read the value. The wait for a send is not included,
+  /// although the send ends there, because the message may have been sent
+  /// before.
   std::vector<size_t> reads;
 };
 
-/// For each microbatch that has a value in the arena, returns the slot of this
-/// value and the commands that write and read it. The microbatches are in the
-/// order in which their values are written.
+/// Returns the use of the arena by each microbatch that has a value in it: the
+/// slot of the value, and the commands that write and read it. The microbatches
+/// are in the order in which their values are written.
 llvm::MapVector<int64_t, Use> usesOf(Program &program, Action &step,
                                      Called &called, int32_t arena) {
   std::set<int64_t> slots{0};
@@ -210,9 +212,9 @@ CommandPlaces check::slotReused(Program &program) {
       for (const auto &[microbatch, use] : uses) {
         if (use.reads.empty())
           continue;
-        // Finds the first other microbatch whose value is written while this
-        // value is still needed. The fault moves that value into the slot of
-        // this one.
+        // Finds the first other microbatch that writes its value while this
+        // value is still needed. The fault makes it use the memory (slot) of
+        // this value.
         for (const auto &[other, later] : uses) {
           if (later.slot == use.slot || later.writeBegin <= use.writeEnd ||
               later.writeEnd >= use.reads.back())
@@ -276,8 +278,8 @@ bool keepsData(Program &program, Called &called, const Call &call,
 }
 
 /// Adds faults that swap two consecutive messages between the same ranks, so
-/// that each is received into the slot of the other. The two messages must both
-/// have arrived before one of them is read.
+/// that each is received into the memory (slot) of the other microbatch. Such a
+/// fault is only added if both messages arrive before either of them is read.
 void swapReceives(Program &program, Action &step, Called &called,
                   CommandPlaces &places) {
   struct Receive {
@@ -326,7 +328,8 @@ CommandPlaces check::microbatchSwapped(Program &program) {
   Called called(program);
   if (stepsOf(program).empty())
     return places;
-  // The calls that load inputs, by the function that they call.
+  // Calls that load the inputs of a microbatch, grouped by the function that
+  // they call.
   std::map<uint32_t, std::vector<Call *>> loads;
   for (size_t k = 0;; ++k) {
     bool found = false;
@@ -342,8 +345,9 @@ CommandPlaces check::microbatchSwapped(Program &program) {
     if (!found)
       break;
   }
-  // If a single stage reads all inputs, a different order of microbatches gives
-  // the same result.
+  // The fault swaps the inputs of two microbatches in one stage only. If a
+  // single stage reads all inputs, this only changes the order of microbatches,
+  // and the result stays the same.
   if (loads.size() > 1)
     for (auto &[action, calls] : loads)
       for (size_t k = 0; k + 1 < calls.size(); ++k)
@@ -367,10 +371,10 @@ CommandPlaces check::gradientTwice(Program &program) {
   CommandPlaces places;
   Called called(program);
   for (Action *step : stepsOf(program)) {
-    // The calls of each function. The fault calls a function twice for the same
-    // microbatch. It is not injected into a function with a single call,
-    // because this may be the call for the first microbatch, which may write
-    // its gradients instead of adding them.
+    // All calls of each function. The fault runs one of them twice, so that a
+    // gradient is added twice. Functions with a single call are omitted: this
+    // may be the call for the first microbatch, which may write its gradients
+    // instead of adding them.
     std::map<uint32_t, std::vector<size_t>> calls;
     for (size_t i = 0; i < step->commands.size(); ++i)
       if (auto *call = std::get_if<Call>(&step->commands[i].op))
@@ -408,9 +412,9 @@ CommandPlaces check::gradientTwice(Program &program) {
 // Receives
 //===----------------------------------------------------------------------===//
 
-/// The fault moves the reader before the start of the receive. If it only moved
-/// the wait after the reader, the result would be correct whenever the message
-/// arrives early.
+/// Returns faults that move the reader of a message before the start of its
+/// receive. If only the wait moved, to after the reader, the result would still
+/// be correct whenever the message arrives early.
 CommandPlaces check::missingReceive(Program &program) {
   CommandPlaces places;
   Called called(program);
@@ -428,8 +432,8 @@ CommandPlaces check::missingReceive(Program &program) {
         ++first;
       if (first == size)
         continue;
-      // Commands with the same label belong to the call, such as copies of its
-      // operands, and are moved together with it.
+      // Commands with the same label as the call, such as copies of its
+      // operands, belong to it and are moved together with it.
       StringId label = step->commands[first].source;
       size_t end = first + 1;
       while (step->commands[first - 1].source == label)

@@ -53,7 +53,8 @@ public:
 
 private:
   void collect() {
-    std::map<int, StageInstance *> first; // the first instance of each stage
+    // The instance of each stage on the first rank that has the stage.
+    std::map<int, StageInstance *> first;
     for (auto &[place, instance] : instances) {
       done[place] = 0;
       first.try_emplace(instance.stage, &instance);
@@ -72,9 +73,9 @@ private:
   }
 
   /// Returns whether all operands of the next part of the instance's @update
-  /// are computed (an instance is a stage on one rank). Also passes to this
-  /// part the totals over the earlier stages of the same rank (see
-  /// splitUpdate).
+  /// are computed (an instance is a stage on one rank). Also gives this part
+  /// its arguments that are totals over the earlier stages of the same rank
+  /// (see splitUpdate).
   bool isReady(StageInstance &instance) {
     int part = done.at({instance.rank, instance.stage});
     for (Sum &sum : sums) {
@@ -168,7 +169,8 @@ private:
       if (auto member = sum.members.find(instance.stage);
           member != sum.members.end())
         if (RankTensors *taken = instance.find(keyOf(member->second.result), 0))
-          *taken = total; // null if nothing reads the sum in this stage
+          // (`taken` is null if no operation of this stage reads the sum.)
+          *taken = total;
     return success();
   }
 
@@ -177,7 +179,8 @@ private:
   int64_t ranks; ///< number of ranks of a stage
   llvm::function_ref<LogicalResult(StageInstance &, StringRef)> call;
   std::vector<Sum> sums;
-  std::map<std::pair<int, int>, int> done; // by rank and stage: parts run
+  // The number of parts of @update that have run, by rank and stage.
+  std::map<std::pair<int, int>, int> done;
 };
 
 } // namespace

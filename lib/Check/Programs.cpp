@@ -169,7 +169,7 @@ FailureOr<Engine *> Programs::compile(ModuleOp local, bool wide,
     return configError(&context) << "--inject: " << where;
   }
   if (failed(engine)) {
-    if (!refused) // a refused program is a fault of the input
+    if (!refused) // a program that the machine cannot run is an input fault
       held.markErrors();
     return failure();
   }

@@ -1,6 +1,6 @@
-// Converts arguments and results of a program (ports) between the unsharded
-// tensor and the tiles of all ranks of a mesh, for the engines that interpret
-// programs.
+// Converts arguments and results of a program (called ports in code) between
+// the unsharded tensor and the tiles of all ranks of a mesh, for the engines
+// that interpret programs.
 
 #ifndef CLEAVE_LIB_CHECK_RANKVALUES_H
 #define CLEAVE_LIB_CHECK_RANKVALUES_H

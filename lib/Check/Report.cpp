@@ -41,7 +41,8 @@ llvm::json::Array numbers(llvm::ArrayRef<double> values) {
   return array;
 }
 
-/// The ratio of an error to its limit, by which the table is sorted.
+/// Returns the ratio of an error to its limit. The report lists the tensors in
+/// the order of this ratio.
 double badness(const TensorReport &tensor) {
   return tensor.limit > 0 ? tensor.relError / tensor.limit : tensor.relError;
 }

@@ -1,5 +1,6 @@
-// Reads values of files for a check. The file readers throw exceptions, which
-// are converted to diagnostics here.
+// Reads stored values for a check: weights of the model's files or of another
+// file. The file readers throw exceptions, which are converted to diagnostics
+// here.
 
 #include "cleave/Check/StoredValues.h"
 
@@ -26,7 +27,7 @@ using namespace cleave::check;
 
 namespace {
 
-// Converts an array of a file to a tensor of the check.
+// Converts an array that was read from a file to a tensor of the check.
 Tensor tensorOf(const ArrayView &array, mlir::MLIRContext &context,
                 const std::string &name) {
   mlir::Builder builder(&context);
@@ -44,7 +45,9 @@ Tensor tensorOf(const ArrayView &array, mlir::MLIRContext &context,
   return tensor;
 }
 
-// Reads the bytes that `nn.data` names, in the view that `nn.view` gives.
+// Reads parameters from the model's files: the bytes that an argument's
+// attribute `nn.data` names, in the view (reshape and permutation) that
+// `nn.view` gives.
 class ModelWeights {
 public:
   explicit ModelWeights(const std::string &model)
@@ -86,7 +89,8 @@ private:
   WeightFiles files;
 };
 
-// Reads weights of another file, by the names of the model's parameters.
+// Reads parameters from a separate file of weights, by their names in the
+// model.
 class GivenWeights {
 public:
   GivenWeights(const std::string &path, const std::string &model,
@@ -112,8 +116,8 @@ public:
     requireTensors(this->path, file, wanted, "model '" + model + "'");
   }
 
-  // Returns nullopt for constants that are not frozen parameters, because the
-  // model itself has their values.
+  // Returns nullopt for constants that are not frozen parameters, because only
+  // the model's own file has their values.
   std::optional<Tensor> read(const Port &port) const {
     if (!isGiven(port))
       return std::nullopt;

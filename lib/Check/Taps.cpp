@@ -67,8 +67,8 @@ void check::tapAllValues(ModuleOp module) {
 
 namespace {
 
-/// Runs the sharded program and the reference, and compares all their values,
-/// which tapAllValues has made results.
+/// Runs the sharded program and the reference, and compares all values that
+/// tapAllValues has added as results.
 class Search {
 public:
   Search(ModuleOp module, Engine &sharded, Engine &reference, Values &values,
@@ -119,8 +119,8 @@ public:
       if (failed(clearSums(func)))
         return failure();
     }
-    // The backward pass begins at the last stage. The sort is stable, so W
-    // stays after I.
+    // The backward pass begins at the last stage. The sort is stable, so @W
+    // stays after @I in each stage.
     llvm::stable_sort(backwardParts, [](func::FuncOp a, func::FuncOp b) {
       return stageOf(a) > stageOf(b);
     });

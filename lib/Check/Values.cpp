@@ -1,5 +1,5 @@
-// Random inputs, parameters and optimizer state for a check, which only depend
-// on a seed and on names.
+// Random inputs, parameters and optimizer state for a check, which depend only
+// on the seed and on the tensors' names.
 
 #include "cleave/Check/Values.h"
 
@@ -37,7 +37,7 @@ public:
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  /// A uniform number in (0, 1).
+  /// Returns a uniform number in (0, 1).
   double uniform() { return ((next() >> 11) + 0.5) * 0x1p-53; }
   double normal() {
     return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * M_PI * uniform());
@@ -202,7 +202,8 @@ FailureOr<Tensor> Values::initial(const Port &port) {
   return value;
 }
 
-/// Multiplies each element by 1 + k 2^-50 with a random k from -4 to 4.
+/// Returns the tensor with each element multiplied by 1 + k 2^-50, for a random
+/// k from -4 to 4: a change in the last digits of a double.
 static Tensor perturbed(Tensor tensor, Random random) {
   for (double &x : tensor.floats)
     x *= 1 + double(random.below(9) - 4) * 0x1p-50;
@@ -239,9 +240,9 @@ LogicalResult Values::setInitial(Engine &engine, bool isPerturbed) {
   return success();
 }
 
-/// Returns the samples of all microbatches of a step, concatenated. `port` is
-/// an input of the whole step; `of` is the name of the corresponding input of
-/// one microbatch.
+/// Returns the value of `port`, an input that has the samples of the whole
+/// step: the concatenation of the microbatches' values of the corresponding
+/// input `of`.
 FailureOr<Tensor> Values::wholeStep(const Port &port, StringRef of,
                                     int64_t step) {
   std::optional<int64_t> dim = nn::batchDimOf(port.attrs, port.type.getRank());
@@ -302,13 +303,13 @@ FailureOr<Tensor> Values::input(const Port &port, int64_t step,
       x = random.below(3);
     return value;
   }
-  if (use.bound == 0) { // no index, so it may be a mask or a count
+  if (use.bound == 0) { // not used as an index, so it may be a mask or a count
     if (!options.drawIntegers)
       return filled(port.type, 1);
     bool isBit = port.type.getElementType().isInteger(1);
     for (int64_t &x : value.ints) {
       x = random.below(isBit ? 2 : 6);
-      if (!isBit) // -3 to 3, but not 0, which may divide
+      if (!isBit) // -3 to 3 without 0, because the input may be a divisor
         x = x < 3 ? x - 3 : x - 2;
     }
     return value;

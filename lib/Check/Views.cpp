@@ -1,4 +1,5 @@
-// Views: a reshape, then a permutation of dimensions.
+// Views of stored tensors (nn.view): a reshape, then a permutation of
+// dimensions.
 
 #include "cleave/Check/Views.h"
 #include "cleave/Check/Compare.h"
@@ -17,7 +18,8 @@ ArrayRef<int64_t> permutationOf(nn::ViewAttr view) {
   return list ? list.asArrayRef() : ArrayRef<int64_t>();
 }
 
-/// Dimension i of the result is dimension permutation[i] of `tensor`.
+/// Returns `tensor` with permuted dimensions: dimension i of the result is
+/// dimension permutation[i] of `tensor`.
 Tensor permuted(const Tensor &tensor, ArrayRef<int64_t> permutation) {
   SmallVector<int64_t> shape;
   for (int64_t dim : permutation)
@@ -69,7 +71,7 @@ nn::ViewAttr check::viewOf(ModuleOp module, const Port &port) {
     return own;
   StringRef name = port.name;
   if (port.role ==
-      nn::Role::State) // PARAMETER.slot; slots have no dot, names may
+      nn::Role::State) // PARAMETER.NAME, where NAME (such as m) has no dot
     name = name.rsplit('.').first;
   else if (!nn::isOneOf(port.role, {nn::Role::Gradient, nn::Role::Tap,
                                     nn::Role::Parameter}))

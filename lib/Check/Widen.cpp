@@ -36,7 +36,8 @@ APFloat widen(APFloat value) {
   return value;
 }
 
-/// Returns the attribute in f64; null if it has no floats.
+/// Returns the attribute with its floats converted to f64; null if it has no
+/// floats.
 TypedAttr widenConstant(TypedAttr value) {
   if (auto scalar = dyn_cast<FloatAttr>(value))
     return FloatAttr::get(widen(scalar.getType()), widen(scalar.getValue()));

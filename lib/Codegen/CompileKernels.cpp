@@ -32,9 +32,9 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::codegen;
 
-/// The number of kernels per object file, small enough that several threads
-/// have work. It is fixed, so that the bytes of the shared library do not
-/// depend on the number of threads.
+/// The number of kernels in an object file. It is small, so that several
+/// threads can compile a module's kernels, and fixed, so that the bytes of the
+/// shared library do not depend on the number of threads.
 static constexpr size_t kKernelsPerObject = 6;
 
 CodegenOptions cleave::codegen::resolveOptions(CodegenOptions options) {
@@ -78,7 +78,8 @@ public:
 
   bool good() const { return target; }
 
-  /// Compiles to an object file. Returns an error message, empty on success.
+  /// Compiles the module to an object file. Returns an error message, or "" on
+  /// success.
   std::string compile(llvm::Module &module, SmallVectorImpl<char> &object) {
     llvm::TargetOptions targetOptions;
     targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Fast;
@@ -197,8 +198,8 @@ static LogicalResult link(ModuleOp module,
 }
 
 /// Distributes the functions of `emitted` over several modules. A constant
-/// table is put into the module of the function that follows it. Declarations
-/// are copied to all modules.
+/// table (a global) is put into the module of the function that follows it,
+/// which reads it. Declarations are copied to all modules.
 static SmallVector<OwningOpRef<ModuleOp>> partition(ModuleOp emitted) {
   SmallVector<OwningOpRef<ModuleOp>> parts;
   SmallVector<Operation *> declarations, pending;

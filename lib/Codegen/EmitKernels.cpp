@@ -19,8 +19,8 @@ cleave::codegen::emitKernels(ModuleOp module, const CodegenOptions &given) {
                        vector::VectorDialect, func::FuncDialect,
                        arith::ArithDialect, math::MathDialect>();
 
-  // Planning rewrites kernels, so it works on copies, with the meshes that they
-  // refer to.
+  // Planning rewrites kernels, so it works on copies of them. The copied module
+  // also needs the meshes that the kernels refer to.
   OwningOpRef<ModuleOp> copy = ModuleOp::create(module.getLoc());
   OwningOpRef<ModuleOp> emitted = ModuleOp::create(module.getLoc());
   for (auto mesh : module.getOps<dist::MeshOp>())

@@ -95,8 +95,8 @@ void Emitter::emitFlat() {
     emitColumnLoop(loop, {begin, end});
 }
 
-/// Chooses how many vectors one iteration of the loop computes. Several vectors
-/// hide the latency of sums, at the cost of code size.
+/// Returns how many vectors one iteration of the loop computes. Several vectors
+/// hide the latency of sums, but make the code larger.
 int Emitter::chooseCopies(const ColumnLoop &loop) {
   int work = 0;
   bool reduces = !loop.reductions.empty();
@@ -152,8 +152,9 @@ void Emitter::emitColumnLoop(const ColumnLoop &loop, Range range) {
   }
 }
 
-/// Emits the columns in three parts: `copyCount` vectors at a time, one vector
-/// at a time, and a masked remainder.
+/// Emits the loop over the columns in three parts: one that computes
+/// `copyCount` vectors per iteration, one with a vector per iteration, and a
+/// masked vector for the remaining columns.
 void Emitter::emitLanes(const ColumnLoop &loop, Range range,
                         SmallVector<Value> &accumulators) {
   lane = loop.columns->lane;
@@ -162,7 +163,7 @@ void Emitter::emitLanes(const ColumnLoop &loop, Range range,
     int64_t step = copies * lanes;
     Value end = range.end;
     if (range.staticSize >= 0) {
-      int64_t begin = 0; // the end of the previous parts
+      int64_t begin = 0; // the end of the parts that are already emitted
       if (copies < copyCount)
         begin = range.staticSize / (copyCount * lanes) * (copyCount * lanes);
       if (masked)
@@ -242,8 +243,8 @@ void Emitter::emitLaneBody(const ColumnLoop &loop, int copies,
   copyCount = saved;
 }
 
-/// Clears the table's rows [begin, end), then adds all updates to these rows,
-/// in order.
+/// A scatter adds rows (updates) to the rows of a result, the table. Clears the
+/// table's rows [begin, end), then adds all updates of these rows, in order.
 void Emitter::emitScatter() {
   const auto &scatter = plan.scatter;
   Value begin = func.getArgument(2), end = func.getArgument(3);
@@ -256,7 +257,7 @@ void Emitter::emitScatter() {
   Value inside = arith::AndIOp::create(
       b, arith::CmpIOp::create(b, arith::CmpIPredicate::sge, target, begin),
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, target, end));
-  // A loop of zero or one iterations serves as a branch.
+  // scf.for with zero or one iterations serves as a branch.
   Value once = arith::ExtUIOp::create(b, b.getI64Type(), inside);
   auto branch = beginFor(constantIndex(0), once, constantIndex(1), 0, {});
   auto befores = beginFor(constantIndex(0), constantIndex(scatter.before->size),
@@ -268,7 +269,8 @@ void Emitter::emitScatter() {
   endFor(updates, {});
 }
 
-/// Returns the index of the first element of a row.
+/// Returns the index of the first element of row `row` of the table. `before`
+/// is the index in the dimensions before the rows.
 Value Emitter::tableRow(Value row, Value before) {
   const auto &scatter = plan.scatter;
   Value index = arith::AddIOp::create(
@@ -292,7 +294,7 @@ void Emitter::clearRows(Value begin, Value end) {
   endFor(clear, {});
 }
 
-/// Adds the current update to the row that begins at index `row`.
+/// Adds the current update to the table's row that begins at element `row`.
 void Emitter::addUpdate(Value row) {
   lane = plan.scatter.columns.lane;
   int64_t columns = plan.scatter.columns.count, whole = columns / lanes * lanes;

@@ -14,8 +14,9 @@ Value Emitter::axisIndices() {
   return LLVM::LoadOp::create(b, pointerType(), func.getArgument(0));
 }
 
-/// The sixth field of cleave_ctx is the address of [rows, index]. If several
-/// threads report an index, any of them may win.
+/// Reports an index that is out of range. The sixth field of cleave_ctx is the
+/// address of two numbers, the table's number of rows and the index. If several
+/// threads report an index, any of them may remain.
 void Emitter::reportIndex(Value index, Value beyond, int64_t rows) {
   constexpr int64_t kIndexFault = 5;
   Type i64 = b.getI64Type();
@@ -93,8 +94,9 @@ void Emitter::store(const kernels::Store &target, int copy) {
 // Buffers of a row
 //===----------------------------------------------------------------------===//
 
-/// Buffers are on the stack, the only memory that kernels allocate. They are
-/// padded to whole vectors.
+/// Allocates buffers for values of a row that are stored between loops over its
+/// columns. Kernels only allocate memory on the stack. A buffer is padded to
+/// whole vectors.
 void Emitter::allocateBuffers() {
   for (const Node &node : plan.nodes) {
     auto found = plan.buffers.find(&node);

@@ -23,8 +23,8 @@ void NodeEmitter::moveTo(const Scope &scope) {
   size_t at = 0;
   while (scopes[at].get() != &scope)
     ++at;
-  // The loops and branches of nested scopes are operations in the scope's
-  // block. New operations are inserted before the first of them.
+  // The loops and branches that are already nested in this scope are operations
+  // of its block. New operations are inserted before the first of them.
   for (size_t i = at + 1; i < scopes.size(); ++i)
     if (scopes[i]->op) {
       b.setInsertionPoint(scopes[i]->op);
@@ -38,7 +38,7 @@ scf::ForOp NodeEmitter::beginFor(Value begin, Value end, Value step,
   b.setInsertionPointToEnd(scopes.back()->block);
   auto op = scf::ForOp::create(b, begin, end, step, carried);
   Block *body = op.getBody();
-  if (!body->empty()) // MLIR adds a yield if there are no carried values
+  if (!body->empty()) // MLIR only adds a yield if no values are carried
     body->back().erase();
   scopes.push_back(
       std::make_unique<Scope>(scopes.back()->loops | loops, body, op));
@@ -108,8 +108,8 @@ Value NodeEmitter::emit(const Node *node, int copy) {
   }
   assert(node->kind != Node::Kind::Reduced &&
          "a row's reduction is emitted before what needs it");
-  // Operands are emitted first, because their loops may be outer loops, in
-  // whose scopes they are inserted.
+  // Operands are emitted first. They may belong to outer loops, in whose scopes
+  // they are then inserted.
   for (const Node *operand : node->operands)
     emit(operand, copy);
   OpBuilder::InsertionGuard guard(b);
@@ -138,7 +138,8 @@ Value NodeEmitter::create(const Node *node, int copy) {
     return castIndex(index, node->type);
   }
   case Node::Kind::InRange: {
-    // The comparison is unsigned, so that it also excludes negative indices.
+    // The comparison is unsigned: negative indices become large numbers and are
+    // out of range, too.
     Value value;
     if (!node->operands.empty()) {
       value = emit(node->operands[0], copy);
@@ -182,7 +183,8 @@ Value NodeEmitter::createCompute(const Node *node, int copy) {
   if (dividesIntegers(node->op))
     return createDivision(b, node->op, operands[0], operands[1]);
   if (auto check = dyn_cast<nn::CheckIndexOp>(node->op)) {
-    // The comparison is unsigned, so that it also excludes negative indices.
+    // The comparison is unsigned: negative indices become large numbers and are
+    // out of range, too.
     Value index = operands[0];
     Value beyond =
         arith::CmpIOp::create(b, arith::CmpIPredicate::uge, index,
@@ -455,8 +457,8 @@ Value NodeEmitter::createLoad(const Node *node, int copy) {
                                constantOf(loaded.getType(), 0));
 }
 
-/// Loads a buffered value from the memory of a result, which an earlier loop of
-/// the same row has written.
+/// Loads a value that an earlier loop over the same row has stored in the
+/// memory of a result, where it serves as a buffer.
 Value NodeEmitter::loadBuffer(const RowBuffer &buffer, int copy) {
   assert(buffer.result >= 0 && "buffers of their own are the subclass's");
   Node read = *buffer.value;

@@ -1,4 +1,5 @@
-// Emits the reductions of a kernel: combiners and sequential reductions.
+// Emits the reductions of a kernel: combiners, and sequential reductions (loops
+// over the terms in one thread).
 
 #include "cleave/Codegen/NodeEmitter.h"
 
@@ -10,8 +11,8 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// Longer sums are computed in blocks of this many terms, which keeps their
-/// rounding error small.
+/// Sums of more than twice as many terms are computed in blocks of this many
+/// terms, which keeps their rounding error small.
 static constexpr int64_t kSumBlock = 64;
 
 Value NodeEmitter::identity(nn::Combiner combiner, Type type) {
@@ -73,7 +74,7 @@ Value NodeEmitter::horizontal(nn::Combiner combiner, Value vector) {
   return vector::ExtractOp::create(b, vector, 0);
 }
 
-/// Collects the sequential reductions that `node` depends on.
+/// Appends to `found` the sequential reductions that `node` depends on.
 void NodeEmitter::collectSequential(
     const Node *node, llvm::SmallPtrSetImpl<const Node *> &seen,
     llvm::SetVector<const Reduction *> &found) const {
@@ -132,9 +133,9 @@ NodeEmitter::InnermostScope::InnermostScope(NodeEmitter &emitter, Scope &scope)
     scopes.pop_back();
   }
   emitter.moveTo(scope);
-  // The loop of the reduction must come before the operations that contain
-  // nested scopes. So these operations are moved to the block `rest`, and the
-  // destructor moves them back.
+  // The loop of the reduction must be inserted before the loops and branches of
+  // the nested scopes. So these operations are moved to the block `rest`
+  // meanwhile, and the destructor moves them back.
   for (auto &inner : hidden)
     if (inner->op) {
       rest = std::make_unique<Block>();
@@ -165,7 +166,8 @@ NodeEmitter::missingInputs(const Reduction *reduction) {
   return result;
 }
 
-/// Returns the reductions that can share one loop with `wanted`.
+/// Returns the reductions that are computed in one loop with `wanted`: they
+/// have the same terms and outer loops, and their inputs are computed.
 NodeEmitter::SequenceGroup NodeEmitter::groupOf(const Reduction *wanted) {
   const Scope &scope = scopeOf(wanted->outcome->loops);
   SequenceGroup group;
@@ -182,8 +184,9 @@ NodeEmitter::SequenceGroup NodeEmitter::groupOf(const Reduction *wanted) {
   return group;
 }
 
-/// For each reduction of the group and each copy (vector that unrolling emits),
-/// combines the value in `into` with the value that `valueOf` returns.
+/// Returns the results of one step for each reduction of the group and each
+/// copy (vector that unrolling emits): combines the value in `into` with the
+/// value that `valueOf` returns.
 SmallVector<Value> NodeEmitter::combineAll(
     const SequenceGroup &group, ArrayRef<Value> into,
     llvm::function_ref<Value(size_t number, int copy)> valueOf) {
@@ -224,11 +227,10 @@ SmallVector<Value> NodeEmitter::emitSequence(const SequenceGroup &group) {
   return totals;
 }
 
-/// Emits one loop that computes `wanted` and all other sequential reductions of
-/// the same extent that can share the loop, for all vectors that unrolling
-/// emits.
+/// Emits one loop that computes `wanted` and all other sequential reductions
+/// that groupOf returns, for all vectors that unrolling emits.
 void NodeEmitter::emitSequential(const Reduction *wanted) {
-  // Reductions that the inputs depend on are emitted first.
+  // Reductions that the input of `wanted` depends on are emitted first.
   for (const Reduction *other : missingInputs(wanted))
     emitSequential(other);
 

@@ -15,7 +15,8 @@ namespace cleave::codegen {
 
 class Emitter : NodeEmitter {
 public:
-  /// Emits function `name` at the end of `module`.
+  /// Prepares to emit the function `name`; run() emits it at the end of
+  /// `module`.
   Emitter(const kernels::KernelPlan &plan, mlir::ModuleOp module,
           mlir::Location loc, llvm::StringRef name, unsigned vectorBits);
   mlir::LogicalResult run();
@@ -59,7 +60,7 @@ private:
   mlir::ModuleOp module;
   mlir::func::FuncOp func;
   llvm::DenseMap<const Node *, Value> bufferAddresses;
-  Value mask; ///< for an incomplete vector, else null
+  Value mask; ///< lanes of an incomplete vector that exist; else null
 };
 
 } // namespace cleave::codegen

@@ -76,8 +76,9 @@ LogicalResult cleave::codegen::emulateBFloat16(ModuleOp kernels) {
   };
   if (failed(runPasses(kernels, "bf16 in f32", build, /*dumps=*/false)))
     return failure();
-  // By default, the pass lets a rounding to bf16 and the extension after it
-  // cancel; but every rounding must take effect.
+  // By default, MLIR's pass lets a rounding to bf16 and the extension after it
+  // cancel. The flag `none` prevents this, because every rounding must take
+  // effect.
   auto none = arith::FastMathFlagsAttr::get(kernels.getContext(),
                                             arith::FastMathFlags::none);
   kernels.walk([&](Operation *op) {

@@ -32,7 +32,8 @@ bool isType(Operation *op, unsigned width) {
   return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == width;
 }
 
-/// Rewrites `Op` of one width with a formula in that width.
+/// Rewrites operations `Op` on floats of `width` bits with a formula in the
+/// same precision.
 template <typename Op, unsigned width> struct Expand : RewritePattern {
   using Function = Value (*)(MathBuilder &, Value);
   Expand(MLIRContext *context, Function function)
@@ -49,7 +50,8 @@ template <typename Op, unsigned width> struct Expand : RewritePattern {
   Function function;
 };
 
-/// Rewrites `Op` in single precision with a formula in double.
+/// Rewrites single-precision operations `Op` with a formula in double
+/// precision.
 template <typename Op> struct ByDouble : RewritePattern {
   using Function = Value (*)(MathBuilder &, ValueRange);
   ByDouble(MLIRContext *context, Function function)
@@ -74,7 +76,8 @@ template <typename Op> struct ByDouble : RewritePattern {
   Function function;
 };
 
-/// 1/sqrt(x) with two correctly rounded operations instead of an approximation.
+/// Computes 1/sqrt(x) with two correctly rounded operations instead of an
+/// approximate instruction.
 struct ExpandRsqrt : OpRewritePattern<math::RsqrtOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::RsqrtOp op,
@@ -98,7 +101,7 @@ struct ExpandIsInf : OpRewritePattern<math::IsInfOp> {
   }
 };
 
-/// Tests that a number is neither zero, subnormal, infinite nor NaN.
+/// Returns whether a number is neither zero, subnormal, infinite nor NaN.
 struct ExpandIsNormal : OpRewritePattern<math::IsNormalOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::IsNormalOp op,
@@ -115,9 +118,9 @@ struct ExpandIsNormal : OpRewritePattern<math::IsNormalOp> {
   }
 };
 
-/// Integer powers by repeated squaring, one step per bit of the exponent. A
-/// negative exponent gives 0, except for the bases 1 and -1: 1 gives 1, and -1
-/// gives 1 or -1 for an even or odd exponent.
+/// Computes integer powers by repeated squaring, one step per bit of the
+/// exponent. A negative exponent gives 0, except for the bases 1 and -1: 1
+/// gives 1, and -1 gives 1 or -1 for an even or odd exponent.
 struct ExpandIPowI : OpRewritePattern<math::IPowIOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::IPowIOp op,
@@ -198,7 +201,8 @@ struct ExpandConstantPower : OpRewritePattern<math::PowFOp> {
 
 } // namespace
 
-/// Adds a pattern that computes a function of one argument in double.
+/// Adds a pattern that computes a single-precision function of one argument in
+/// double precision.
 template <typename Op, Value (*function)(MathBuilder &, Value)>
 static void addUnary(RewritePatternSet &patterns) {
   patterns.add<ByDouble<Op>>(

@@ -48,7 +48,8 @@ public:
   Value min(Value x, Value y) {
     return select(compare(mlir::arith::CmpFPredicate::OLT, x, y), x, y);
   }
-  /// Evaluates a polynomial; the coefficient of the highest power comes first.
+  /// Evaluates a polynomial of x. The first coefficient is that of the highest
+  /// power.
   Value polynomial(Value x, llvm::ArrayRef<double> coefficients) {
     Value y = f(coefficients[0]);
     for (double coefficient : coefficients.drop_front())
@@ -111,8 +112,8 @@ public:
   }
 
 private:
-  /// 1.5 * 2^52. The sum of a whole number and this constant has the whole
-  /// number in its low bits.
+  /// 1.5 * 2^52. If a whole number is added to this constant, the low bits of
+  /// the sum are the number in two's complement.
   static constexpr double kShift = 6755399441055744.0;
 
   template <typename Op, typename... Args> Value make(Args &&...args) {

@@ -39,8 +39,8 @@ Value formulas::log32(MathBuilder &m, Value x) {
   Value tiny = m.less(x, m.f(1.17549435e-38));
   Value scaled = m.select(tiny, m.mul(x, m.f(8388608.0)), x);
   Value bits = m.bitsOf(scaled);
-  // Subtracting the bits of sqrt(1/2) has the effect that `fraction` is between
-  // sqrt(1/2) and sqrt(2).
+  // With the bits of sqrt(1/2) subtracted, the exponent in `offset` is n, and
+  // `fraction` is between sqrt(1/2) and sqrt(2).
   Value offset = m.subInt(bits, m.i(0x3f3504f3));
   Value n = m.toFloat(m.shiftRight(offset, 23));
   n = m.sub(n, m.select(tiny, m.f(23.0), m.f(0.0)));
@@ -92,7 +92,8 @@ Value formulas::erf32(MathBuilder &m, Value x) {
   r = m.fma(r, t, m.f(-6.34846687e-1));
   r = m.fma(r, t, m.f(-1.28717512e-1));
   r = m.fma(r, t, m.neg(t));
-  // The polynomial is only valid for small arguments; for large ones, erf is 1.
+  // The polynomial in the exponent is only valid for small arguments; for large
+  // ones, erf is 1.
   r = m.select(m.less(t, m.f(4.0)), r, m.f(-100.0));
   Value large = m.copySign(m.sub(m.f(1.0), exp32(m, r)), x);
   Value p = m.polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2,
@@ -215,8 +216,8 @@ Value formulas::log1P(MathBuilder &m, Value x) {
   return m.select(m.less(m.abs(x), m.f(1e-8)), x, y);
 }
 
-/// Returns an odd function of x from its value at |x|. Near 0, where formulas
-/// would cancel, the result is x.
+/// Computes an odd function of x from its value at |x|, `ofMagnitude`. Near 0,
+/// where the formulas lose accuracy by cancellation, the result is x.
 static Value oddOf(MathBuilder &m, Value x, Value ofMagnitude) {
   Value y = m.copySign(ofMagnitude, x);
   return m.select(m.less(m.abs(x), m.f(1e-8)), x, y);
@@ -229,8 +230,8 @@ Value formulas::sinh(MathBuilder &m, Value x) {
   return oddOf(m, x, m.select(m.isNaN(x), x, y));
 }
 
-/// atan(|x|) in [0, pi/2]. The half-angle formula reduces the argument to t <=
-/// tan(pi/8), for which a Taylor polynomial is accurate.
+/// Returns atan(x), computed from atan(|x|). The half-angle formula reduces the
+/// argument to t <= tan(pi/8), for which a Taylor polynomial is accurate.
 Value formulas::arcTangent(MathBuilder &m, Value x) {
   Value magnitude = m.abs(x), one = m.f(1.0);
   Value large = m.less(one, magnitude);
@@ -256,7 +257,7 @@ Value formulas::arcTangent2(MathBuilder &m, Value y, Value x) {
   Value zero = m.f(0.0);
   Value angle = arcTangent(m, m.div(m.abs(y), m.abs(x)));
   angle = m.select(m.both(m.equal(x, zero), m.equal(y, zero)), zero, angle);
-  // The quadrant also depends on the sign of a zero x.
+  // The quadrant is also left of the y axis for x = -0.
   Value negative = m.less(m.copySign(m.f(1.0), x), zero);
   angle = m.select(negative, m.sub(m.f(pi), angle), angle);
   return m.copySign(angle, y);

@@ -35,7 +35,7 @@ void cleave::buildKernelPhase(OpPassManager &passes,
 void cleave::buildSchedulePhase(OpPassManager &passes,
                                 const BackendOptions &options) {
   passes.addPass(createHostToRTPass());
-  // Scratch buffers are added before memory is planned.
+  // Adds scratch buffers, before the memory of all buffers is planned.
   AddScratchPassOptions scratch;
   scratch.threads = options.threads;
   scratch.device = options.device;

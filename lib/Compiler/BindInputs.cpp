@@ -1,6 +1,6 @@
-// Binds inputs to arrays that the user provides, instead of to values that the
-// configuration generates. The array readers throw exceptions, which are
-// converted to diagnostics here.
+// Binds inputs to arrays that the user provides; otherwise the configuration
+// says how their values are generated. The array readers throw exceptions,
+// which are converted to diagnostics here.
 
 #include "cleave/Compiler/Import.h"
 
@@ -57,7 +57,7 @@ static LogicalResult bind(Config &config, const std::string &model,
     std::vector<int64_t> sizes = given.read(input.name).shape;
     if (sizes.size() != input.shape.size()) {
       std::vector<std::string> expected = input.shape;
-      for (std::string &dim : expected) // sizes, as far as they are known
+      for (std::string &dim : expected) // replace names by sizes that are known
         if (auto size = asked.find(dim); size != asked.end())
           dim = std::to_string(size->second);
       throw InputError(arrays + ", array '" + input.name + "': has shape " +
@@ -68,8 +68,8 @@ static LogicalResult bind(Config &config, const std::string &model,
       bool isTokens = input.shape.size() == 2 &&
                       (input.type == "i64" || input.type == "i32");
       // If dims.batch or dims.sequence is set, the corresponding dimension is
-      // not taken from the array, because a program for one batch size can be
-      // called with any number of samples.
+      // not taken from the array, because the array may have any number of
+      // samples: the program is then called several times.
       const char *general = index == 0               ? "batch"
                             : index == 1 && isTokens ? "sequence"
                                                      : "";

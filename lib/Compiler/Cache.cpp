@@ -1,4 +1,5 @@
-// The cache of compiled programs, which many processes share; see Cache.h.
+// The cache of compiled programs, which several processes may use at the same
+// time; see Cache.h.
 
 #include "cleave/Compiler/Cache.h"
 
@@ -28,8 +29,8 @@ namespace cleave::compiler {
 namespace {
 
 constexpr const char *lockName = "lock", *warningsName = "warnings.txt";
-// The maximum time for which a process waits for another process that compiles
-// the same program.
+// The longest time for which a process waits while another process compiles the
+// same program.
 constexpr auto patience = std::chrono::minutes(10);
 
 // Returns the folder name of the number-th entry for a key: "KEY", "KEY.2", ...
@@ -49,7 +50,7 @@ std::string faultOf(const fs::path &folder, std::string &warnings) {
   std::string error;
   if (!readManifest(folder.string(), manifest, error))
     return error;
-  // A manifest without a list of files was written by another version of the
+  // A manifest that lists no files was written by a different version of the
   // compiler.
   if (manifest.files.empty())
     return folder.string() + ": is no compiled program of this version";
@@ -133,8 +134,8 @@ int64_t cacheLimit() {
   return std::llround(std::ldexp(value, 30));
 }
 
-// If other users can write to the parent folder, the cache folder must belong
-// to this user alone.
+// Creates the cache folder. If other users can write to its parent folder, the
+// cache folder must belong to this user alone.
 static void makeRoot(const fs::path &root) {
   std::error_code error;
   if (root == fs::path(folderInTemporary())) {
@@ -184,8 +185,8 @@ bool Cache::remove(const CacheEntry &entry) const {
   if (lock.tryLock((entry.folder / lockName).string(), FileLock::Exclusive,
                    /*create=*/false) != FileLock::Outcome::Held)
     return false;
-  // The folder is renamed before its files are removed, so that a folder with
-  // the name of a program is always complete.
+  // The entry's folder is renamed before its files are removed, so that a
+  // folder that has the name of an entry is always complete.
   fs::path away = temporaryNameOf(entry.folder.string(), "gone");
   std::error_code error;
   fs::rename(entry.folder, away, error);
@@ -208,8 +209,8 @@ void Cache::shrink(int64_t limit) const {
 
 void Cache::sweep() const {
   removeAbandoned(root.string());
-  // Removes temporary folders of processes that were killed while they
-  // compiled.
+  // Removes lock files that no process holds. They are left by processes that
+  // were killed while they compiled.
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(root, error)) {
     const std::string name = entry.path().filename().string();
@@ -246,7 +247,8 @@ std::string Cache::take(const std::string &key) {
         listener.warn(line);
       return folder.string();
     }
-    // The folder was removed in the meantime, or belongs to another user.
+    // The entry is damaged or has no lock file, unless another process has
+    // removed it in the meantime.
     if (::lstat(folder.c_str(), &info) != 0)
       return "";
     lock.release();
@@ -257,7 +259,7 @@ std::string Cache::take(const std::string &key) {
       fault = folder.string() + ": has no file 'lock'";
     listener.warn(fault + "; the model is compiled again");
     if (!isEntry(folder))
-      continue; // not made by the cache, so not removed
+      continue; // no entry, so the cache does not remove it
     if (outcome == FileLock::Outcome::Missing) {
       // A folder without a lock cannot be in use.
       std::error_code ignored;
@@ -268,9 +270,9 @@ std::string Cache::take(const std::string &key) {
   }
 }
 
-// Waits until this process holds the lock that allows it to compile the
-// program, or for at most `patience`. If another process has compiled the
-// program in the meantime, `found` is the folder of the new entry.
+// Waits until this process holds `lock`, which allows it to compile the
+// program, but at most for the time `patience`. If another process has compiled
+// the program in the meantime, `found` is the folder of the new entry.
 void Cache::waitForOthers(const std::string &key, FileLock &lock,
                           std::string &found) {
   const std::string path = (root / ("." + key + ".lock")).string();
@@ -295,7 +297,7 @@ void Cache::waitForOthers(const std::string &key, FileLock &lock,
 std::string Cache::publish(const std::string &key, const Compile &compile) {
   TemporaryPath work(temporaryNameOf((root / key).string(), "new"));
   std::error_code error;
-  fs::remove_all(work.path(), error); // left by a killed process, same pid
+  fs::remove_all(work.path(), error); // from a killed process with the same id
   if (::mkdir(work.path().c_str(), 0777) != 0)
     throw Error(errno == ENOSPC || errno == EDQUOT ? ExitCode::failed
                                                    : ExitCode::badInput,
@@ -320,8 +322,8 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
     }
     if (errno != EEXIST && errno != ENOTEMPTY && errno != EINVAL)
       break;
-    // Another process has created the entry first, or the entry is damaged but
-    // in use.
+    // Another process has created the entry first, or a damaged entry that is
+    // in use has this name.
     if (std::string found = take(key); !found.empty())
       return found;
   }
@@ -340,7 +342,8 @@ std::string Cache::find(const std::string &key, const Compile &compile) {
   std::string found;
   waitForOthers(key, compiling, found);
   // The lock file is removed at the end. Processes that still wait for this
-  // lock then use the new entry, or compile themselves.
+  // lock then use the new entry or, if there is none, compile the program
+  // themselves.
   TemporaryPath lockGoes(lockFile);
   if (!compiling.isHeld())
     lockGoes.keep();

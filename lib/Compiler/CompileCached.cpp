@@ -71,7 +71,7 @@ static FailureOr<std::string> keyOf(const std::string &path,
   std::error_code error;
   for (const std::string &file : others) {
     // If the configuration does not name a file of this kind, `file` is empty.
-    // A later check reports a file that does not exist.
+    // A file that does not exist is reported later, when it is read.
     if (file.empty() || !fs::exists(file, error))
       continue;
     FailureOr<std::string> text = readFile(context, file);
@@ -96,7 +96,8 @@ static FailureOr<std::string> keyOf(const std::string &path,
 
 namespace {
 
-/// Records the warnings of a context, and forwards them to the next handler.
+/// Records the warnings of a context, which are stored with the cache entry.
+/// Also passes them on to the next diagnostic handler.
 class WarningRecord {
 public:
   explicit WarningRecord(MLIRContext &context) : context(context) {

@@ -51,7 +51,7 @@ int64_t memoryOfRank(const Mesh &mesh) {
              : 0;
 }
 
-/// Copies attributes of the model to the module that replaces it.
+/// Copies attributes of the model's module to the module that replaces it.
 static void copyNotes(ModuleOp from, ModuleOp to) {
   for (StringRef name : {kUnreadAttr, kGraphDigestAttr})
     if (Attribute note = from->getAttr(name))
@@ -231,7 +231,8 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
       return lowered;
     held.drop();
   }
-  // Disables overlap for this program only; the setting is restored below.
+  // If the program did not fit with overlap, overlap is disabled for this
+  // compilation; the setting is restored below.
   bool overlap = std::exchange(settings.target.overlap,
                                settings.target.overlap && !mayFitPlain);
   FailureOr<Lowered> lowered = lowerTrained(path, std::move(*model));
@@ -244,7 +245,7 @@ FailureOr<Lowered> Compiler::lower(const std::string &path) {
 LogicalResult Compiler::write(Lowered &lowered, const std::string &folder) {
   target::KernelOptions kernels;
   kernels.architectures = settings.target.architectures;
-  // All later errors are failures of the machine, not of the input.
+  // All errors after this point are failures of the machine, not of the input.
   ScopedDiagnosticHandler marks(&context, [](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
       markAsMachineFault(diagnostic);

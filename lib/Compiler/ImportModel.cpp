@@ -49,7 +49,7 @@ static FailureOr<BoundInput> boundInput(MLIRContext *context,
   return bound;
 }
 
-/// Removes the escapes of special characters from a pattern.
+/// Removes the backslashes that escape special characters in a pattern.
 static std::string unescaped(StringRef pattern) {
   std::string name;
   for (size_t i = 0; i < pattern.size(); ++i)
@@ -126,7 +126,8 @@ FailureOr<std::vector<std::string>> filesOfModel(const std::string &path,
 }
 
 /// Finds tied parameters: those that the configuration or the file declares,
-/// and weights with equal elements.
+/// and weights that have the same elements as another one (such as an output
+/// layer and its embedding).
 static LogicalResult findTies(const std::string &path, const Config &config,
                               MLIRContext &context, ImportOptions &options) {
   FailureOr<std::vector<Tie>> ties =
@@ -134,8 +135,8 @@ static LogicalResult findTies(const std::string &path, const Config &config,
   if (failed(ties))
     return failure();
   options.ties = *ties;
-  // All commands of cleave search for equal weights, so that they agree on
-  // which parameters are tied.
+  // All commands of `cleave` also search for equal weights, so that they agree
+  // on which parameters are tied.
   FailureOr<std::vector<Tie>> found = findTiesByContent(path, context, options);
   if (failed(found))
     return failure();
@@ -154,8 +155,8 @@ static LogicalResult findTies(const std::string &path, const Config &config,
   return success();
 }
 
-/// Errors of passes only name a node, so the name of the model file is added to
-/// the message.
+/// Runs the passes of the import. Their errors only name a node of the graph,
+/// so the name of the model file is added to the message.
 static LogicalResult runImportPasses(ModuleOp module, const std::string &path) {
   MLIRContext *context = module.getContext();
   std::string text;

@@ -31,8 +31,8 @@ static std::string textOf(Type type) {
   return text;
 }
 
-/// Reports operations that .mlir files may have but that cannot run, because
-/// the runtime only runs lists of commands on tensors.
+/// Reports operations that .mlir files may contain but that cannot run, because
+/// the runtime only executes lists of commands on tensors.
 static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
   auto error = [&](Operation *op) {
     auto at = dyn_cast<FileLineColLoc>(op->getLoc());
@@ -66,8 +66,8 @@ static LogicalResult checkOperations(ModuleOp module, const std::string &path) {
   return failure(walked.wasInterrupted());
 }
 
-/// Prints an attribute as version 1 of the digest did, so that digests in old
-/// checkpoints still match.
+/// Converts an attribute to the form in which version 1 of the digest printed
+/// it, so that digests in old checkpoints still match.
 static Attribute spelledAsBefore(Attribute value) {
   Builder b(value.getContext());
   NamedAttrList spelled;
@@ -102,8 +102,8 @@ static Attribute spelledAsBefore(Attribute value) {
 }
 
 /// Returns a digest of what a program computes. It does not depend on the mesh,
-/// on shardings or on where weights are stored. It does depend on all sizes, so
-/// a program with a different batch size has a different digest.
+/// on shardings or on where weights are stored. It depends on all sizes,
+/// including the batch size.
 static std::string digestOfProgram(ModuleOp module) {
   OwningOpRef<ModuleOp> copy = module.clone();
   auto without = [](DictionaryAttr attributes) {
@@ -163,9 +163,9 @@ static LogicalResult checkSizes(ModuleOp module) {
   return failure(walked.wasInterrupted());
 }
 
-/// Limits the number of (token, choice) pairs that each expert accepts to its
-/// capacity. If the samples of a call share the capacity, the output for a
-/// sample depends on all samples of the call.
+/// Limits the number of token-expert pairs that each expert accepts to its
+/// capacity. If the samples of a microbatch share the capacity, the output for
+/// a sample depends on all samples of the microbatch.
 static LogicalResult limitChoices(ModuleOp module, const Config &config) {
   if (config.parallel.expert.capacity == 0)
     return success();

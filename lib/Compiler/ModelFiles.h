@@ -1,5 +1,6 @@
-// Detects changes of a model's files, which are read several times. Import,
-// digests and the cache key must see the same bytes.
+// Detects changes of a model's files while the model is compiled. Import,
+// digests and the cache key read these files one after another, and must see
+// the same bytes.
 
 #ifndef CLEAVE_LIB_COMPILER_MODELFILES_H
 #define CLEAVE_LIB_COMPILER_MODELFILES_H
@@ -16,8 +17,8 @@ namespace cleave::compiler {
 
 class ModelFiles {
 public:
-  /// Records size and modification time of the model and of its weight files.
-  /// Emits an error if the model cannot be read.
+  /// Records the size and the modification time of the model and of its weight
+  /// files. Emits an error if the model cannot be read.
   static mlir::FailureOr<ModelFiles> note(const std::string &path,
                                           const Config &config,
                                           mlir::MLIRContext &context);

@@ -78,7 +78,8 @@ private:
     return success();
   }
 
-  /// Reports configuration keys that only apply to ONNX files.
+  /// Checks the keys of the configuration that name inputs of the model, and
+  /// reports keys that only apply to ONNX files.
   LogicalResult checkKeys(const Config &config) {
     llvm::StringMap<std::optional<nn::Role>> inputs; // by name
     for (unsigned i = 0; i < func.getNumArguments(); ++i) {

@@ -40,7 +40,7 @@ LogicalResult checkOutputFolder(const std::string &folder,
   fs::path parent = fs::absolute(folder).lexically_normal();
   if (!parent.has_filename()) // it ends with a slash
     parent = parent.parent_path();
-  do // those that are not there are made
+  do // skips folders that do not exist yet
     parent = parent.parent_path();
   while (!fs::exists(parent, error) && parent.has_relative_path());
   if (failed(requireWritable(parent, "give another -o", context)))

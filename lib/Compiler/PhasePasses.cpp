@@ -18,8 +18,8 @@ namespace cleave {
 using namespace cleave;
 using compiler::Compiler;
 
-/// Creates a compiler for the options of a pass. `module` may have its own
-/// mesh.
+/// Creates a compiler from the options of a pass. If `module` has a mesh of its
+/// own, that mesh is used instead of the configured one.
 static FailureOr<Compiler> compilerFor(ModuleOp module, const std::string &file,
                                        ArrayRef<std::string> keys,
                                        bool infers) {
@@ -77,8 +77,8 @@ struct CleaveShardPass : cleave::impl::CleaveShardPassBase<CleaveShardPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<Compiler> compiler = compilerFor(module, config, set, infers);
-    // Sharding returns a new module, which replaces the module of pipeline
-    // stages.
+    // Sharding returns a new module. Its contents replace the pass's module,
+    // which contains the pipeline stages.
     FailureOr<Compiler::Module> local = failure();
     if (succeeded(compiler))
       local = compiler->shard(cast<ModuleOp>(module->clone()));

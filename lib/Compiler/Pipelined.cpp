@@ -30,8 +30,8 @@ bool isPipelined(const Config &config, const Mesh &mesh) {
 }
 
 /// Verifies a pipeline schedule that a user wrote, before the model is
-/// compiled. The schedules of all programs are verified again, but only when
-/// the program is emitted.
+/// compiled. All schedules are verified once more when their program is
+/// emitted, but an error would then come late.
 static LogicalResult refuseUnlessProved(const pipeline::Table &table,
                                         const std::string &path,
                                         MLIRContext *context) {
@@ -99,8 +99,9 @@ makeSchedule(const Config &config, const Mesh &mesh, MLIRContext *context) {
       failed(refuseUnlessProved(schedule.table, asked.table, context)))
     return failure();
   // If several pipeline ranks have the same stage, they sum its gradients at
-  // the end of the step, without REDUCE_GRAD. Then @update sums the gradients
-  // over data-parallel ranks. So REDUCE_GRAD of such a stage is removed.
+  // the end of the step, without REDUCE_GRAD. Only after that, in @update, can
+  // the gradients be summed over data-parallel ranks. So the actions
+  // REDUCE_GRAD of such a stage are removed.
   for (auto &list : schedule.table.actions)
     llvm::erase_if(list, [&](const pipeline::Action &action) {
       return action.kind == pipeline::ActionKind::ReduceGrad &&
@@ -186,9 +187,9 @@ public:
                    const ShardPhaseOptions &asked)
       : schedule(schedule), config(config), asked(asked), inner(mesh),
         placement(schedule.table) {
-    // A stage is partitioned over the mesh of one index on the pipeline axis.
-    // The pipeline axis stays in this mesh, with size 1, so that every axis has
-    // the same position as in the whole mesh.
+    // A stage is partitioned over the ranks that have the same index on the
+    // pipeline axis. The axis stays in their mesh, with size 1, so that every
+    // axis has the same position as in the whole mesh.
     inner.axes[schedule.position].second = 1;
     shards.emplace(schedule.table, config, inner);
     for (const auto &list : schedule.table.actions)
@@ -238,7 +239,9 @@ private:
   }
 
   /// Partitions the stage. A parameter that several stages share (a tied
-  /// parameter) gets the sharding that it has in the first of these stages.
+  /// parameter) gets the sharding that it has in the first of these stages. If
+  /// the partitioner chose a different one, it runs again with this sharding as
+  /// a constraint.
   LogicalResult shardAsOthers(OwningOpRef<ModuleOp> &stage, bool hasEarlier) {
     MLIRContext &context = *stage->getContext();
     OwningOpRef<ModuleOp> whole;
@@ -250,7 +253,8 @@ private:
       if (failed(shard(*stage, config, inner, asked.allRemarks, &options)))
         return failure();
       more = shared.conflicts(*stage, boundaryAxes(config, inner).all());
-      if (!more.empty()) // the stage is partitioned again below
+      // The stage is partitioned again below, which repeats the messages.
+      if (!more.empty())
         held.drop();
     }
     if (more.empty())

@@ -46,8 +46,8 @@ void warnOfIdleRanks(ModuleOp model, const Config &config, const Mesh &mesh) {
     ways *= mesh.size(axis);
   if (samples == 0 || samples % ways == 0)
     return;
-  // The first rank has the most samples, and the tiles of all ranks have room
-  // for that many samples.
+  // If `ways` does not divide the samples, the first ranks get the most, and
+  // the tiles of all ranks are as large as theirs.
   int64_t each = dist::tileSize(samples, ways), room = each * ways;
   int64_t used = (samples + each - 1) / each;
   int64_t idle = mesh.ranks() / ways * (ways - used);
@@ -110,7 +110,7 @@ void warnOfBubble(ModuleOp model, const Config &config, const Mesh &mesh) {
 
 void warnOfPlan(ModuleOp model, const Config &config, const Mesh &mesh) {
   warnOfIdleRanks(model, config, mesh);
-  // There is no warning for a user's own table.
+  // There is no warning for a pipeline schedule that the user wrote.
   if (isPipelined(config, mesh) &&
       config.parallel.pipeline.schedule != "custom")
     warnOfBubble(model, config, mesh);
@@ -146,7 +146,7 @@ void warnOfPadding(ModuleOp module, const Config &config) {
     int64_t parameters = 0;
     std::string first;
   };
-  std::map<std::string, Waste> found; // by what is said of it
+  std::map<std::string, Waste> found; // by the text of the warning
   int64_t all = 0, wasted = 0;
   llvm::StringSet<> seen;
   for (auto func : module.getOps<func::FuncOp>()) {
@@ -168,7 +168,7 @@ void warnOfPadding(ModuleOp module, const Config &config) {
         int64_t ways = dist::axesSize(mesh, axes.getAxes());
         int64_t size = global.getDimSize(dim);
         int64_t padded = local.getDimSize(dim) * ways;
-        // The tensor strategy reports the padding of its axes itself.
+        // The passes of tensor parallelism report the padding of its axes.
         bool isSaid = llvm::any_of(axes.getAxes(), [&](dist::AxisRefAttr axis) {
           StringRef name = axis.getName().getValue();
           return name == config.parallel.tensor.axis ||
@@ -195,7 +195,7 @@ void warnOfPadding(ModuleOp module, const Config &config) {
         entry.first = name.str();
     }
   }
-  // The padding of a few small vectors is not reported.
+  // The padding of a few small parameters is not reported.
   if (wasted <= all * 0.02)
     return;
   for (const auto &[text, waste] : found) {

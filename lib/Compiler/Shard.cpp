@@ -22,8 +22,8 @@ using namespace mlir;
 
 namespace cleave::compiler {
 
-/// Returns the entry of `parallel.sequence` with kind ring, if its axis has
-/// several ranks; otherwise null.
+/// Returns the entry of `parallel.sequence` for ring attention (kind ring), if
+/// its mesh axis has several ranks; otherwise null.
 static const SequenceParallelConfig *ringOf(const Config &config,
                                             const Mesh &mesh) {
   for (const SequenceParallelConfig &entry : config.parallel.sequence)
@@ -67,8 +67,8 @@ linkClasses(int64_t perNode, const Mesh &mesh) {
   return {links, within};
 }
 
-/// Warns about mesh axes that span several nodes although every layer has
-/// collectives over them.
+/// Warns about a mesh axis that spans several nodes if every layer has
+/// collectives over this axis, because these are slow.
 static void warnAboutLinks(ModuleOp module, const Config &config,
                            const Mesh &mesh, int64_t perNode) {
   const auto &tensor = config.parallel.tensor;
@@ -127,8 +127,8 @@ static FailureOr<dist::AxisRefAttr> axisNamed(MLIRContext *context,
                                 size);
 }
 
-/// Adds the sharding overrides of the configuration ([[shard]]) to the module,
-/// as an attribute for the pass strategy-shard.
+/// Adds the shardings that the user requests in the configuration ([[shard]])
+/// to the module, as an attribute that the pass strategy-shard reads.
 static LogicalResult noteOverrides(ModuleOp module, const Config &config) {
   MLIRContext *context = module.getContext();
   Builder builder(context);
@@ -206,16 +206,16 @@ static void addTensorPass(OpPassManager &passes, const Config &config,
   passes.addPass(createStrategyTensorPass(tensor));
 }
 
-/// Adds the expert strategy if experts are sharded. With `required`, a model
-/// without experts is an error.
+/// Adds the pass for expert parallelism if experts are sharded. With
+/// `required`, it is an error if the model has no experts.
 static void addExpertPass(OpPassManager &passes, const Config &config,
                           const Mesh &mesh, bool required,
                           PartitionOptions &partition) {
   const TensorParallelConfig &parallel = config.parallel.tensor;
   const ExpertParallelConfig &expert = config.parallel.expert;
   bool splitsExperts = expert.enabled && mesh.size(expert.axis) > 1;
-  // If the tensor strategy is enabled for this axis, that strategy already
-  // shards the weights of the experts like other weights.
+  // If tensor parallelism (1d) uses the same axis, it already shards the
+  // weights of the experts like other weights.
   bool splitsWidth = expert.enabled && mesh.size(expert.tensorAxis) > 1 &&
                      !(parallel.enabled && parallel.layout == "1d" &&
                        parallel.axis == expert.tensorAxis);
@@ -258,9 +258,9 @@ static void addDataPass(OpPassManager &passes, const Config &config,
   StrategyDataPassOptions options;
   options.batchAxes = llvm::to_vector(boundary.samples);
   options.sequenceAxes = llvm::to_vector(boundary.positions);
-  // If no axis over which parameters could be sharded has several ranks, ZeRO
-  // and hybrid sharding have no effect. The strategy then only shards the
-  // samples and replicates the parameters.
+  // If every axis over which ZeRO could shard parameters has a single rank,
+  // ZeRO and hybrid sharding have no effect: samples are sharded, and
+  // parameters replicated.
   if (!boundary.sharded().empty()) {
     options.replicate = llvm::to_vector(boundary.replicas);
     options.zero = data.enabled ? data.zero : 0;
@@ -271,8 +271,8 @@ static void addDataPass(OpPassManager &passes, const Config &config,
     partition.keepParameters = llvm::to_vector(boundary.sharded());
 }
 
-/// Adds the options for a pipeline stage to `partition`. `stage` and `config`
-/// must outlive `partition`.
+/// Adds to `partition` the passes and options for a pipeline stage. `stage` and
+/// `config` must outlive `partition`.
 static void noteStage(const StageOptions &stage, const Config &config,
                       PartitionOptions &partition) {
   partition.afterPropagation = [&stage, &config](OpPassManager &passes) {
@@ -304,7 +304,7 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
              << "train.precision = \"bf16\" is not yet supported for models "
                 "with shardings of their own: their tensors have the types "
                 "that the file gives them; leave it out";
-    if (mesh.ranks() > 1) { // as the model's own shardings say
+    if (mesh.ranks() > 1) { // the model's own shardings are used as they are
       return runPasses(module, "shard", [&](OpPassManager &passes) {
         buildPartitionPipeline(passes, partition);
       });
@@ -317,9 +317,8 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     return failure();
   addMesh(module, mesh, *perNode);
   warnAboutLinks(module, config, mesh, *perNode);
-  // With one rank there is nothing to shard, so the overrides are ignored.
-  // `cleave check` compiles its reference in this way, with the same
-  // configuration.
+  // With one rank there is nothing to shard, so [[shard]] is ignored. `cleave
+  // check` compiles its reference for one rank with the same configuration.
   bool overrides = !config.shard.empty() && mesh.ranks() > 1;
   if (overrides && failed(noteOverrides(module, config)))
     return failure();
@@ -337,8 +336,9 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
     // forward pass, and keeps the gathered parameters for the backward pass.
     if (splitsTensor(config, mesh) && config.parallel.tensor.layout == "3d")
       partition.keepParameters.push_back(config.parallel.tensor.axes[0]);
-    // Rounds parameters before they are gathered. It runs after the strategies,
-    // because these look for products that read parameters directly.
+    // Rounds parameters to bf16 before they are gathered. This pass runs after
+    // those of the strategies, which look for products that read parameters
+    // directly.
     if (mixed)
       passes.addPass(createMixedPrecisionPass());
     buildPartitionPipeline(passes, partition);

@@ -1,4 +1,4 @@
-// Models that have their own shardings; see Sharded.h.
+// Models that specify their shardings themselves; see Sharded.h.
 
 #include "cleave/Compiler/Sharded.h"
 
@@ -28,7 +28,8 @@ static bool isTensor(Type type) {
          !llvm::is_contained(tensor.getShape(), 0);
 }
 
-/// Adds missing names and roles of the arguments or of the results.
+/// Adds missing names and roles to the arguments or to the results of a
+/// function.
 template <typename Set>
 static LogicalResult
 describe(func::FuncOp func, const std::string &where, const char *kind,
@@ -127,8 +128,8 @@ std::optional<Mesh> meshInFile(const std::string &path) {
   ScopedDiagnosticHandler quiet(&context,
                                 [](Diagnostic &) { return success(); });
   // Usually, the mesh precedes the functions, with or without an explicit
-  // `module`. So the text before the first function is parsed first, to avoid
-  // parsing a large model.
+  // `module`. So only the text before the first function is parsed at first,
+  // because the model may be large.
   std::string head = text.take_front(text.find("func.func")).str();
   for (const std::string &part : {head, head + "}", text.str()}) {
     auto module = parseSourceString<ModuleOp>(part, &context);

@@ -1,4 +1,4 @@
-// Shardings that the stages of a pipeline share.
+// Shardings of values that several pipeline stages share.
 
 #include "SharedShardings.h"
 
@@ -98,7 +98,7 @@ dist::ShardingAttr SharedShardings::known(DictionaryAttr attrs) {
     return {};
   auto found = entries.find(key);
   if (found == entries.end() && StringRef(key).starts_with("cotangent ")) {
-    // A cotangent has the same sharding as its activation.
+    // A cotangent without a recorded sharding has that of its activation.
     StringRef name = StringRef(key).drop_front(strlen("cotangent "));
     name.consume_back(".grad");
     found = entries.find(("activation " + name).str());

@@ -15,7 +15,7 @@
 
 namespace cleave::compiler {
 
-/// The shardings that earlier stages have chosen, by role and name.
+/// The shardings that earlier stages have, by the role and name of the value.
 class SharedShardings {
 public:
   /// Constrains the activations and cotangents that this stage exchanges with
@@ -37,10 +37,10 @@ private:
   struct Entry {
     mlir::Type type;
     dist::ShardingAttr sharding;
-    /// A replicated value may be sent from stage to stage in tiles, and be
-    /// gathered by the receiving stage. For such a value, `sharding` describes
-    /// the tiles that are sent, and `inside` is the sharding of the value
-    /// within the stages. Null for other values.
+    /// Set for a replicated value that is sent from stage to stage in tiles,
+    /// and gathered by the receiving stage: then `sharding` describes the tiles
+    /// that are sent, and `inside` is the value's sharding within the stages.
+    /// Null for other values.
     dist::ShardingAttr inside;
   };
   dist::ShardingAttr known(mlir::DictionaryAttr attrs);

@@ -1,5 +1,6 @@
 // Adds the collectives of data parallelism to the schedule of a pipeline, as
-// actions: UNSHARD, RESHARD and REDUCE_GRAD.
+// actions: UNSHARD (all-gather of parameters), RESHARD (release of the gathered
+// parameters) and REDUCE_GRAD (reduction of gradients).
 
 #include "cleave/Compiler/StageShards.h"
 
@@ -42,10 +43,10 @@ StageShards::StageShards(const pipeline::Table &table, const Config &config,
   options.gathered = data.reshardAfterForward ? 1 : 0;
   for (int stage = 0; stage < table.stages; ++stage) {
     pipeline::ShardActions::Stage &own = wanted.emplace_back();
-    // There is no UNSHARD in an asynchronous schedule, which changes parameters
-    // in the middle of a step. There is no REDUCE_GRAD if several ranks share
-    // the stage, because they sum its gradients before these are reduced over
-    // data-parallel ranks.
+    // An asynchronous schedule has no UNSHARD, because it changes parameters in
+    // the middle of a step. If several pipeline ranks have the stage, it has no
+    // REDUCE_GRAD: they first sum its gradients among themselves, and only then
+    // are these reduced over data-parallel ranks.
     own.unshard = !axes.empty() && !table.asynchronous;
     own.reduce = !table.asynchronous && table.ranksOfStage(stage).size() == 1;
     if (isFixed) {

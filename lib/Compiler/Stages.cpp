@@ -18,9 +18,9 @@ namespace cleave::compiler {
 LogicalResult cutIntoStages(ModuleOp module, const Config &config,
                             int64_t stages, bool tapGradients,
                             bool updatesApart) {
-  // The patterns for weight decay and shardings are checked on the whole model,
-  // because a single stage does not have all parameters. A model without @loss
-  // is only used for inference, so it has no weight decay.
+  // The parameter-name patterns of train.no_decay and [[shard]] are checked on
+  // the whole model, because a single stage does not have all parameters. A
+  // model without @loss is only used for inference, so it has no weight decay.
   auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
   auto matches = llvm::map_to_vector(
       config.shard, [](const ShardConfig &entry) { return entry.match; });
@@ -34,7 +34,9 @@ LogicalResult cutIntoStages(ModuleOp module, const Config &config,
   mark.cluster = clusterNameOf(config);
   return runPasses(module, "stages", [&](OpPassManager &passes) {
     passes.addPass(createMarkStagesPass(mark));
-    if (loss) // after the cuts, which do not depend on what is counted
+    // Counters of experts are inserted after the stages are marked, so that
+    // they do not affect where the model is cut.
+    if (loss)
       addCountPass(passes, config);
     passes.addPass(createCutStagesPass());
     if (loss)

@@ -1,6 +1,6 @@
 // The compiler's phases before sharding: the loss, the gradients and the
-// optimizer. Also functions that read the description of the cluster, such as
-// the number of ranks per node, from the configuration.
+// optimizer. Also has functions that read the description of the cluster, such
+// as the number of ranks per node.
 
 #include "cleave/Compiler/Phases.h"
 
@@ -26,7 +26,7 @@ static bool hasOutput(func::FuncOp forward, StringRef wanted) {
 }
 
 /// If the model itself computes the loss, the labels must be one of the model's
-/// inputs. Reports an error if the configuration gives labels (data.labels)
+/// inputs. Reports an error if data.labels in the configuration names an array
 /// that no input reads.
 static LogicalResult checkLabels(ModuleOp module, const Config &config) {
   auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
@@ -64,8 +64,8 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
     if (nn::roleOf(forward, i) == nn::Role::Tokens && type.getRank() > 1)
       length = type.getDimSize(1);
   }
-  // If there is one label per sample, such as a class, labels are not next
-  // tokens.
+  // With one label per sample, such as a class, the labels are not the next
+  // tokens, and there is nothing to warn about.
   bool perToken = false;
   for (unsigned i = 0; i < forward.getNumResults(); ++i) {
     auto type = dyn_cast<RankedTensorType>(forward.getResultTypes()[i]);
@@ -81,8 +81,8 @@ static void warnAboutLaterTokens(ModuleOp module, const Config &config) {
   forward.walk([&](nn::AttentionOp attention) {
     int64_t queries = attention.getQuery().getType().getDimSize(1);
     int64_t keys = attention.getKey().getType().getDimSize(1);
-    // A mask of keys is the same for all queries, so it cannot hide later
-    // tokens. An additive bias could hide them.
+    // A mask of keys is the same for all queries, so it cannot hide the tokens
+    // after each query. An additive bias could hide them.
     count += !attention.getCausal() && !attention.getBias() && length > 1 &&
              queries == length && keys == length;
   });

@@ -1,4 +1,4 @@
-// The version of cleave, for tools whose --version LLVM prints.
+// The version that LLVM's command-line library prints for --version.
 
 #include "cleave/Compiler/Version.h"
 

@@ -40,7 +40,7 @@ double Cluster::matmulSeconds(double flops) const {
 
 namespace {
 
-// Reads one file and stops at the first error.
+// Reads one file. Returns the first error.
 class Reader {
 public:
   explicit Reader(std::string name) : name(std::move(name)) {}
@@ -91,7 +91,7 @@ private:
     return found;
   }
 
-  // Reads a finite number that is above 0, or at least 0.
+  // Reads a finite number that is at least 0 (if `zero`) or above 0.
   std::optional<double> number(const toml::node &node, const std::string &path,
                                bool zero) {
     std::optional<double> value;

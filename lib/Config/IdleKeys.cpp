@@ -1,4 +1,4 @@
-// Finds keys that were set and have no effect.
+// Finds configuration keys that the user has set but that have no effect.
 
 #include "cleave/Config/Load.h"
 

@@ -1,4 +1,4 @@
-// The checks of the values of keys; see KeyChecks.h.
+// The checks of configuration values; see KeyChecks.h.
 
 #include "KeyChecks.h"
 

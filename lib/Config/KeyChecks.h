@@ -1,6 +1,6 @@
-// Checks of the values of keys beyond their types. Each check in the table of
-// keys (Keys.cpp) returns what is wrong with a value, or nothing if the value
-// is right. The check also describes the allowed values, for
+// Checks of configuration values beyond their types. A check in the table of
+// keys (Keys.cpp) returns what is wrong with a value, or "" if the value is
+// allowed. The check also describes the allowed values, for
 // docs/configuration.md.
 
 #ifndef CLEAVE_LIB_CONFIG_KEYCHECKS_H
@@ -12,7 +12,7 @@ namespace cleave::config::checks {
 
 // Numbers.
 extern const Check atLeastZero;
-extern const Check threads; ///< what a machine may have
+extern const Check threads; ///< a number of threads that a machine may have
 extern const Check atLeastOne;
 extern const Check aboveZero;
 extern const Check share;
@@ -28,7 +28,7 @@ extern const Check lists;
 extern const Check loss;
 extern const Check noHalf;
 
-// Checks of maps with keys chosen by the user.
+// Checks of maps in which the user chooses the keys.
 extern const Check meshSizes;
 extern const Check dimSizes;
 extern const Check inputSources;

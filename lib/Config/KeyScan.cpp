@@ -1,5 +1,5 @@
-// Scans TOML text, mainly its keys, for mistakes that the TOML parser cannot
-// handle (see KeyScan.h).
+// Scans TOML text, mainly its keys, for mistakes that the TOML parser must not
+// see (see KeyScan.h).
 
 #include "KeyScan.h"
 
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t mostParts = 64;
 
-// Returns the position after the string that begins at `at`, which may be a
-// multi-line string.
+// Returns the position after the end of the string that begins at `at`, which
+// may be a multi-line string.
 size_t endOfString(std::string_view toml, size_t at) {
   const char quote = toml[at];
   const std::string_view three(quote == '"' ? "\"\"\"" : "'''");
@@ -63,8 +63,8 @@ public:
 private:
   // In TOML, a string begins after white space or one of the characters = [ , {
   // . and at no other place. A quote elsewhere, as in 5'000 or don't, is a
-  // mistake for the parser to report. The scan must not skip the text after
-  // such a quote as a string.
+  // mistake that the parser reports. The scan must not treat the text after
+  // such a quote as a string and skip it. (\xbf ends a byte order mark.)
   bool mayBeginString() const {
     return at == 0 || std::string_view(" \t\r\n=[,{.\xbf").find(toml[at - 1]) !=
                           std::string_view::npos;

@@ -14,11 +14,11 @@ struct Mistake {
   bool isLongKey;
 };
 
-// Returns the first mistake in a text that need not be valid TOML. There are
-// two kinds of mistakes. A key with more parts than any valid key could
-// overflow the stack of recursive functions. A non-ASCII character outside of
-// strings and comments could make toml++ 3.3 reach code that it declares
-// unreachable.
+// Returns the first mistake in a text (which need not be valid TOML) that the
+// TOML parser must not see; nullopt if there is none. There are two kinds of
+// such mistakes. A key with more parts than any valid key could overflow the
+// stack of recursive functions. A non-ASCII character outside of strings and
+// comments could make toml++ 3.3 reach code that it declares unreachable.
 std::optional<Mistake> mistakeIn(std::string_view toml);
 
 } // namespace cleave::config

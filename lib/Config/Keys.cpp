@@ -14,14 +14,15 @@ namespace {
 
 constexpr Served now = Served::Yes;
 
-// The commands for which a key has an effect. `compile` writes the settings of
-// `train` into the program, for cleave-run.
+// Lists of the commands in which a key has an effect. `compile` writes the
+// settings of `train` into the program, for cleave-run.
 constexpr Users models = {"import, compile, train, infer, check, explain"};
 constexpr Users programs = {"compile, train, infer, check, explain"};
 constexpr Users steps = {"compile, train, check, explain"};
 constexpr Users runs = {"compile, train"};
 constexpr Users seeds = {"compile, train, check"};
-constexpr Users books = {"explain"}; // in bytes, where others refuse them
+// Types of which only `explain` counts the bytes; other commands refuse them.
+constexpr Users books = {"explain"};
 constexpr Users artifacts = {"compile, train, infer, check"};
 constexpr Users sessions = {"compile, train, infer, check"};
 constexpr Users limits = {"compile, train, infer, explain"};
@@ -301,7 +302,7 @@ std::vector<std::string> split(const std::string &text) {
   return parts;
 }
 
-// Formats a list as `a, b, c`, with "" for the empty string.
+// Returns the list as text, `a, b, c`, with "" for the empty string.
 std::string list(const std::vector<std::string> &values) {
   std::string text;
   for (const std::string &value : values)

@@ -1,5 +1,5 @@
 // The table of all configuration keys. Reading, checking, writing and `cleave
-// config` iterate over this table and treat no key specially.
+// config` iterate over this table instead of naming single keys.
 
 #ifndef CLEAVE_LIB_CONFIG_KEYS_H
 #define CLEAVE_LIB_CONFIG_KEYS_H
@@ -33,13 +33,13 @@ enum class Served {
 
 // A requirement on the value of a key, in addition to its type.
 struct Check {
-  // Returns what is wrong with a value ("expected …"), or an empty string if
-  // nothing is.
+  // Returns what is wrong with a value ("expected …"), or "" if the value is
+  // allowed.
   std::string (*wrong)(Field) = nullptr;
   const char *allowed = ""; // the allowed values, in words
 };
 
-// The commands for which a key has an effect.
+// The commands in which a key has an effect.
 struct Users {
   const char *commands; // "train, check"
 };
@@ -65,7 +65,8 @@ std::string formatValue(Field field);
 std::string formatString(const std::string &value);
 // Formats a key, with quotes if TOML requires them.
 std::string formatKey(const std::string &name);
-// Returns "a.b" for a plain key, and the path with the entry's name for a map.
+// Returns the path of a value: "a.b" for a plain key; for an entry of a map,
+// the map's path with the entry's name.
 std::string entryPath(const Key &key, const std::string &entry);
 
 // Checks the value of one key in `config`: whether it is one of the legal

@@ -1,5 +1,6 @@
-// Converts TOML to a Config: for the file and for each override, reads the
-// tables and looks up each key in the table of keys. Then runs the checks.
+// Converts TOML to a Config. For the configuration file and for each override
+// (--set), walks over the TOML tables and looks up each key in the table of
+// keys. Then runs the checks.
 
 #include "cleave/Config/Load.h"
 
@@ -43,8 +44,8 @@ public:
   std::optional<ConfigError> applyOverride(const ConfigOverride &override_);
   std::optional<ConfigError> check();
 
-  /// If the user overrides sizes of mesh axes of a base configuration, all axes
-  /// of the base configuration that the user does not name get size 1.
+  /// If the user sets sizes of mesh axes on top of a base configuration, the
+  /// base configuration's other axes get size 1.
   void settleMesh(const std::string &baseName);
 
 private:
@@ -53,7 +54,7 @@ private:
   struct Source {
     std::string name;
     bool hasLines = false;
-    const std::string *raw = nullptr; // the value's text in an override
+    const std::string *raw = nullptr; // the text of an override's value
   };
 
   std::optional<ConfigError> apply(const Path &path, const toml::node &node,
@@ -81,7 +82,7 @@ const Key *findKey(const std::string &path) {
 }
 
 // Returns the map that has `path` as an entry, such as "dims.*" for {"dims",
-// "batch"}; null if there is none.
+// "batch"}; null if `path` is no entry of a map.
 const Key *findMap(const Path &path) {
   if (path.size() < 2)
     return nullptr;
@@ -106,7 +107,8 @@ bool namesFile(std::string_view key) {
 }
 
 /// Escapes the names in a value. They are compared with names from models and
-/// archives, which are escaped on reading. Names of files are not escaped.
+/// .npz archives, which are escaped when they are read. Names of files are not
+/// escaped.
 void escapeNames(Field field) {
   auto each = [](StringList &names) {
     for (std::string &name : names)
@@ -147,9 +149,8 @@ Loader::apply(const Path &path, const toml::node &node, const Source &source) {
 std::optional<ConfigError> Loader::applyTable(const Path &path,
                                               const toml::table &table,
                                               const Source &source) {
-  // An entry of a TOML table. The entries are applied in the order of the file,
-  // so that the first mistake of the file is reported; `enabled` is applied
-  // last.
+  // The entries are applied in the order of the file, so that the first mistake
+  // in the file is reported, except that `enabled` is applied last.
   struct Entry {
     std::string name;
     const toml::node *node;
@@ -205,8 +206,8 @@ std::optional<ConfigError> Loader::assign(const Key &key, const Path &path,
   }
   loaded.origins[name] = where(node, source);
 
-  // A strategy is enabled if the user sets any of its keys, unless the key is
-  // `enabled` itself.
+  // Setting any key of a strategy, such as parallel.tensor.axis, also enables
+  // the strategy, unless the key is `enabled` itself.
   size_t dot = name.rfind('.');
   if (dot == std::string::npos || name.ends_with(".enabled"))
     return std::nullopt;
@@ -264,7 +265,7 @@ ConfigError Loader::unknown(const Path &path, const toml::node &node,
   }
   if (const Meaning *meaning = meant ? nullptr : meaningOf(last))
     return ConfigError{message + "; did you mean " + describe(*meaning) + "?"};
-  if (!meant) { // the name may be that of another framework
+  if (!meant) { // it may be another framework's name for a key
     std::string section = name.substr(0, name.size() - last.size());
     std::vector<std::string> all = known;
     for (const Meaning &meaning : meanings())
@@ -315,7 +316,8 @@ Loader::applyOverride(const ConfigOverride &override_) {
       value.find_first_not_of("0123456789", sign) == std::string::npos)
     return ConfigError{override_.key + " (" + override_.origin + "): found " +
                        value + "; expected an integer of 64 bits"};
-  if (table.size() != 1) { // not exactly one TOML value: a string
+  // A text that is not exactly one TOML value is used as a string.
+  if (table.size() != 1) {
     table.clear();
     table.insert("value", override_.value);
   }
@@ -374,7 +376,7 @@ std::optional<ConfigError> Loader::check() {
   for (auto &axis : anyRanks.mesh.sizes)
     axis.second = 1;
   if (auto mesh = resolveMesh(anyRanks, std::nullopt); !mesh)
-    return ConfigError{mesh.error()}; // wrong names or order of axes
+    return ConfigError{mesh.error()}; // reports axes with wrong names or order
   const TargetConfig &target = config.target;
   if (target.transport == "mpi" && target.kind == "cuda")
     return ConfigError{"target.transport = \"mpi\" moves memory of the host, "

@@ -1,5 +1,5 @@
-// Determines the mesh: the order of its axes, an axis of size -1, agreement
-// with the number of ranks, and the axes that shard samples and positions.
+// Determines the mesh: the order of its axes, an axis of size -1, whether its
+// size is the number of ranks, and the axes that shard samples and positions.
 // MeshUse.cpp checks which strategies use the axes.
 
 #include "cleave/Config/Load.h"
@@ -18,7 +18,7 @@ const std::vector<std::string> &defaultOrder() {
   return order;
 }
 
-// Returns the axes of the mesh in order, with sizes as given.
+// Returns the axes of the mesh in order, with the sizes of the configuration.
 ConfigResult<Mesh> orderedAxes(const MeshConfig &config) {
   const std::vector<std::string> &order =
       config.axes.empty() ? defaultOrder() : config.axes;
@@ -58,7 +58,9 @@ ConfigResult<Mesh> orderedAxes(const MeshConfig &config) {
     if (found != config.sizes.end())
       mesh.axes.emplace_back(name, found->second);
     else if (!config.axes.empty())
-      mesh.axes.emplace_back(name, 1); // listed, so shardings may name it
+      // An axis that is listed without a size has size 1; shardings may name
+      // it.
+      mesh.axes.emplace_back(name, 1);
   }
   return mesh;
 }

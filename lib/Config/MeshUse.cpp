@@ -84,8 +84,8 @@ MaybeError MeshUse::use(const std::string &key, const std::string &axis,
 }
 
 // Strategies that shard different things (samples, weights, layers) cannot use
-// the same axis. Experts are an exception, since their axis is often the data
-// axis.
+// the same axis. Expert parallelism is not checked here, since its axis is
+// often the data axis.
 MaybeError MeshUse::own(const std::string &strategy, const std::string &axis,
                         const std::string &name) {
   std::string key = "parallel." + strategy;
@@ -118,8 +118,9 @@ MaybeError MeshUse::checkData() {
   return checkZero();
 }
 
-// ZeRO shards over the data axis and over the axes of positions. Some keys,
-// such as zero2_reduce, are allowed for one stage of ZeRO only.
+// Checks the keys of ZeRO, which shards parameters over the data axis and over
+// the axes of sequence parallelism. Some keys, such as zero2_reduce, are
+// allowed for one stage of ZeRO only.
 MaybeError MeshUse::checkZero() const {
   const DataParallelConfig &data = parallel.data;
   std::string zero = "parallel.data.zero = " + std::to_string(data.zero);
@@ -193,8 +194,8 @@ MaybeError MeshUse::checkTensorLayout() {
   return std::nullopt;
 }
 
-// Megatron's sequence parallelism uses the axis of 1d tensor parallelism, and
-// shards what tensor parallelism leaves replicated.
+// Checks Megatron's sequence parallelism. It uses the axis of 1d tensor
+// parallelism, and shards the values that tensor parallelism leaves replicated.
 static MaybeError checkMegatron(const ParallelConfig &parallel,
                                 const SequenceParallelConfig &sequence) {
   const TensorParallelConfig &tensor = parallel.tensor;
@@ -219,8 +220,8 @@ static MaybeError checkMegatron(const ParallelConfig &parallel,
   return std::nullopt;
 }
 
-// Each kind of sequence parallelism may appear once, and Ulysses is inside the
-// ring.
+// Checks that each kind of sequence parallelism appears at most once, and that
+// Ulysses comes after (inside) ring attention.
 static MaybeError
 checkSequenceKinds(const std::vector<SequenceParallelConfig> &list) {
   std::set<std::string> kinds;
@@ -293,8 +294,8 @@ MaybeError MeshUse::checkExchange() const {
   return std::nullopt;
 }
 
-// Expert parallelism shards samples over its mesh axis, as data parallelism
-// does. So this axis cannot also shard positions.
+// Checks that the axis of expert parallelism does not also shard positions,
+// because it already shards samples, as in data parallelism.
 MaybeError MeshUse::checkExpertAxis() const {
   for (const SequenceParallelConfig &sequence : parallel.sequence)
     if (parallel.expert.enabled && sequence.axis == parallel.expert.axis)
@@ -315,8 +316,8 @@ MaybeError MeshUse::checkExpertAxis() const {
   return std::nullopt;
 }
 
-// The axis that shards the inner width of experts must not shard samples,
-// positions or stages.
+// Checks that the axis that shards the inner width of experts does not also
+// shard samples, positions or pipeline stages.
 MaybeError MeshUse::checkExpertWidth() {
   const ExpertParallelConfig &expert = parallel.expert;
   const TensorParallelConfig &tensor = parallel.tensor;

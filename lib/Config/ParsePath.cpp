@@ -39,7 +39,7 @@ Path config::parsePath(const std::string &text) {
     if (node->is_integer())
       return path;
   }
-  // A text that is no TOML key, such as dims.s0+s1, is split at its dots.
+  // A text that is no TOML key, such as dims.s0+s1, is split at every dot.
   Path path;
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, '.');)

@@ -1,4 +1,4 @@
-// Parses TOML of one line: the keys and values of --set.
+// Parses the keys and values of --set, which are TOML in one line.
 
 #ifndef CLEAVE_LIB_CONFIG_PARSEPATH_H
 #define CLEAVE_LIB_CONFIG_PARSEPATH_H
@@ -14,8 +14,8 @@ namespace cleave::config {
 // The segments of a key's path. A quoted segment may itself contain dots.
 using Path = std::vector<std::string>;
 
-// Parses a table from one line. If the line is no table, returns nullopt and
-// sets the reason.
+// Parses a TOML table that is written in one line. If the line is no table,
+// returns nullopt and sets `mistake` to the reason.
 std::optional<toml::table> parseLine(const std::string &line,
                                      std::string &mistake);
 

@@ -29,7 +29,7 @@ std::string config::describeNode(const toml::node &node) {
 namespace {
 
 // Each of these functions reads a TOML node into a field. It returns false if
-// the node has another type than the field.
+// the field cannot have the node's type.
 bool read(const toml::node &node, bool &out) {
   auto value = node.as_boolean();
   if (value)
@@ -169,8 +169,8 @@ bool config::readNode(const toml::node &node, Field field,
         } else {
           T value;
           bool fits = read(node, value);
-          // With --set data.path=2024, a value that TOML reads as a number is
-          // used as text if the key is a string.
+          // For --set data.path=2024, TOML reads the value as a number. If the
+          // key is a string, the text of the value is used instead.
           if constexpr (std::is_same_v<T, std::string>)
             if (!fits && raw && !node.is_table() && !node.is_array()) {
               value = *raw;

@@ -12,15 +12,15 @@ namespace cleave::config {
 std::string describeNode(const toml::node &node);
 
 // Reads a TOML node into a field. Returns false and leaves the field unchanged
-// if the node has another type. `entry` is the name of the entry if the field
-// is a map. `raw`, which may be null, is the text of a --set override, which a
-// field of string type takes as it is.
+// if the field cannot have the node's type. `entry` is the name of the entry if
+// the field is a map. `raw`, which may be null, is the text of a --set
+// override, which a field of string type takes as it is.
 bool readNode(const toml::node &node, Field field, const std::string &entry,
               const std::string *raw);
 
-// Returns what is wrong with an entry of a list of tables that could not be
-// read, such as "entry 2: unknown key 'dim'; did you mean 'dims'?". Returns ""
-// if no entry is wrong.
+// Returns which entry of a list of tables (such as [[shard]]) could not be read
+// and why, such as "entry 2: unknown key 'dim'; did you mean 'dims'?". Returns
+// "" if no entry is wrong.
 std::string wrongEntry(const toml::node &node, Field field);
 
 } // namespace cleave::config

@@ -13,7 +13,7 @@ using namespace cleave::config;
 
 namespace {
 
-// Escapes a text for a cell of a table, since a bar would end the cell.
+// Escapes bars in the text of a table cell, since a bar would end the cell.
 std::string cell(const std::string &text) {
   std::string result;
   for (char c : text) {
@@ -37,8 +37,8 @@ std::string typeCell(Field field) {
   return cell(name);
 }
 
-// Returns the default of a key. For a map, these are the entries that it has
-// without a configuration.
+// Returns the default of a key. The default of a map consists of the entries
+// that it has if the user sets none.
 std::string defaultCell(const Key &key, Field field) {
   std::string value = formatValue(field);
   if (std::string(key.path).ends_with("*") && value == "{  }")
@@ -88,7 +88,7 @@ const std::map<std::string, const char *> titles = {
     {"target", "the machine"},
     {"import", "limits of the import"}};
 
-// Returns the table of names in other trainers, by key.
+// Returns the table that lists, for each key, its names in other trainers.
 std::string otherNames() {
   std::string text =
       "\n## What other trainers call them\n\n"

@@ -11,7 +11,7 @@
 namespace cleave::config {
 
 // The exception of a failed assertion in toml++. Unlike toml::parse_error, it
-// has no line.
+// does not say in which line of the text.
 struct BrokenAssumption : std::runtime_error {
   BrokenAssumption() : std::runtime_error("") {}
 };

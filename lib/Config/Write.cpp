@@ -12,9 +12,9 @@ using namespace cleave::config;
 namespace {
 
 struct Row {
-  std::string section; // "train"; empty for a key at the top
+  std::string section; // "train"; empty for a top-level key
   std::string key;     // below the section, as TOML
-  std::string value;   // as TOML; empty for a map without entries
+  std::string value;   // as TOML; "": map without entries
   std::string origin;
   std::string help;
 };
@@ -27,8 +27,8 @@ std::vector<Row> rows(Config &config,
     auto origin = origins.find(path);
     Row row{"", "", value, origin == origins.end() ? "default" : origin->second,
             key.help};
-    // The names of keys need no quotes in TOML, but the name of a map's entry,
-    // which the user chose, may need them.
+    // The keys of the table need no quotes in TOML, but the name of an entry of
+    // a map, which the user chose, may need them.
     std::string written = path;
     if (!lastPart.empty())
       written =
@@ -60,7 +60,7 @@ std::vector<Row> rows(Config &config,
       add(key.path, "", formatValue(field), key);
     }
   }
-  // In TOML, keys without a section come first.
+  // In TOML, keys without a section must come before all sections.
   std::vector<Row> ordered;
   for (bool top : {true, false})
     for (const Row &row : result)

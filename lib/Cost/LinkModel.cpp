@@ -163,10 +163,10 @@ double LinkModel::messages(AxisSet group, double bytes, double peers) const {
   int64_t ranks = 1;
   for (const Level &level : all)
     ranks *= level.ranks;
-  // On each level, a rank sends to some of its peers: those with the same
-  // coordinates on all slower levels and a different coordinate on this level.
-  // `share` is the fraction of all peers that these are. `within` is the number
-  // of ranks that agree with this rank on this and on all slower levels.
+  // Peers that have the same coordinates on all slower levels, but a different
+  // one on this level, are reached over this level's links. `share` is their
+  // fraction of all peers. `within` is the number of ranks that agree with this
+  // rank on this and on all slower levels.
   int64_t within = ranks;
   for (const Level &level : all) {
     within /= level.ranks;

@@ -17,8 +17,8 @@ using mlir::failure;
 using mlir::FailureOr;
 using mlir::ModuleOp;
 
-// If there are more ranks than this, classes of equal ranks are listed instead
-// of ranks.
+// If there are more ranks than this, groups of ranks with equal entries are
+// listed instead of single ranks.
 static constexpr int64_t kListedRanks = 16;
 
 static Step stepOf(const program::Program &program, int64_t microbatches,
@@ -26,8 +26,8 @@ static Step stepOf(const program::Program &program, int64_t microbatches,
   Step host;
   const program::Action *lossGrad = program.findAction("loss_grad", rankClass);
   const program::Action *update = program.findAction("update", rankClass);
-  // In a pipeline, @loss_grad runs all microbatches; the inputs of each
-  // microbatch are loaded before.
+  // In a pipeline, @loss_grad runs all microbatches of a step; the inputs of
+  // each microbatch are loaded before, by separate actions.
   bool pipelined = !program.rankClass.empty();
   for (int64_t k = 0; pipelined && k < microbatches; ++k)
     if (auto *load = program.findAction(program::loadAction(k), rankClass))
@@ -162,8 +162,8 @@ cleave::footprintsOf(const program::Program &program, ModuleOp module,
   return footprints;
 }
 
-/// Returns times for a simulation in which each action takes as many units as
-/// it has floating-point operations.
+/// Returns times for a simulation in which an action takes one unit of time per
+/// floating-point operation.
 static pipeline::Times flopsOf(const program::Program &program, int stages) {
   pipeline::Times times = pipeline::Times::uniform(stages, 0, 0, 0);
   for (const program::Action &action : program.actions) {
@@ -218,18 +218,19 @@ pipelineOf(ModuleOp module, const program::Program &program,
   return cost;
 }
 
-/// Sets the batch size and the sequence length from the shapes of the inputs.
+/// Sets the batch size and the sequence length in `result` from the shapes of
+/// the program's inputs.
 static void noteSamples(const program::Program &program, Explanation &result) {
-  // A program that only computes a function of its arguments may have no batch
-  // dimension.
+  // A program without training may compute any function of its arguments, so
+  // only its tokens are known to have a batch dimension.
   bool trains = program.findAction("loss_grad");
   for (const program::Boundary &entry : program.boundary) {
     std::optional<nn::Role> role = nn::symbolizeRole(entry.role);
     bool data =
         role == nn::Role::Tokens ||
         (trains && nn::isOneOf(role, {nn::Role::Input, nn::Role::Labels}));
-    // Token inputs, if any, determine the batch size, because other inputs need
-    // not have a batch dimension.
+    // Other inputs need not have a batch dimension, so if there are tokens,
+    // they determine the batch size.
     if (!data || entry.localShape.empty() ||
         (result.batch && role != nn::Role::Tokens))
       continue;

@@ -33,8 +33,8 @@ cleave::paddingsOf(mlir::ModuleOp module) {
   return paddings;
 }
 
-/// Returns the source without the microbatch, such as "0SEND_F", so that
-/// messages of all microbatches share one line.
+/// Returns the command's label without the number of the microbatch, such as
+/// "0SEND_F", so that the messages of all microbatches share one line.
 static std::string sourceOf(const program::Program &program,
                             const program::Command &command,
                             const program::Collective &collective) {
@@ -58,7 +58,8 @@ std::vector<CollectiveCost> cleave::collectivesOf(
       known;
   for (auto [action, times] : step) {
     size_t number = 0;
-    // Messages between stages belong to no function, and have no padding.
+    // Messages between stages are in command lists without a function, and have
+    // no padding.
     auto padding = paddings.find(action->isOnlyCalled() ? action->name.substr(1)
                                                         : action->name);
     for (const program::Command &command : action->commands) {
@@ -92,7 +93,8 @@ std::vector<CollectiveCost> cleave::collectivesOf(
       } else {
         traffic = trafficOf(*collective, cost.groupSize, member);
       }
-      // A conditional command is not expected to run.
+      // A conditional command normally does not run, so its traffic is not
+      // counted.
       if (command.when.present())
         traffic = {};
       auto [entry, isNew] =
@@ -120,9 +122,9 @@ std::vector<CollectiveCost> cleave::collectivesOf(
   return costs;
 }
 
-/// The exposed time is only known as two totals: one for messages between
-/// stages, and one for all other collectives. Each total is divided in
-/// proportion to the times of the collectives.
+/// Only two totals of the exposed time are known: for messages between stages,
+/// and for all other collectives. Each total is divided among its collectives
+/// in proportion to their times.
 void cleave::hideOverlapped(std::vector<CollectiveCost> &collectives,
                             const Explanation::Overlap &overlap) {
   double others = overlap.communication - overlap.messages,

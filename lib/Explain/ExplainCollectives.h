@@ -1,4 +1,4 @@
-// Describes the collectives of a training step, for Explain.cpp.
+// Describes the collectives of a training step for `cleave explain`.
 
 #ifndef CLEAVE_LIB_EXPLAIN_EXPLAINCOLLECTIVES_H
 #define CLEAVE_LIB_EXPLAIN_EXPLAINCOLLECTIVES_H
@@ -7,17 +7,17 @@
 
 namespace cleave {
 
-/// Returns, for the name of each action (a function that the pipeline schedule
-/// calls, such as the forward pass of a stage), the bytes of padding of each
-/// collective in the action, in program order.
+/// Returns a map from the name of each action (a function that the pipeline
+/// schedule calls, such as the forward pass of a stage), to the bytes of
+/// padding of each collective in the action, in program order.
 std::map<std::string, std::vector<int64_t>> paddingsOf(mlir::ModuleOp module);
 
 /// What all ranks send in each exchange.
 using Exchanges = std::map<const program::Collective *, std::vector<Traffic>>;
 
-/// Returns the collectives of a rank; equal collectives are summed in one
-/// entry. `exchanges` caches the traffic of exchanges between calls for
-/// different ranks.
+/// Returns the collectives that a rank runs in `step`; equal collectives are
+/// summed in one entry. `exchanges` keeps the traffic of exchanges from one
+/// call to the next, because it is computed for all ranks at once.
 std::vector<CollectiveCost>
 collectivesOf(const program::Program &program,
               const std::map<std::string, std::vector<int64_t>> &paddings,

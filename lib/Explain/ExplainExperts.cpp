@@ -1,5 +1,5 @@
-// Computes, for each router, how many (token, choice) pairs a rank processes
-// and exchanges.
+// Computes, for each router, how many token-expert pairs a rank processes and
+// exchanges.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Explain/Explain.h"
@@ -19,12 +19,13 @@ int64_t ExpertLoad::mostDropped() const {
   if (!capacity)
     return 0;
   // In the worst case, all tokens choose the same experts. Each of these
-  // experts then accepts only `capacity` slots, that is, pairs of a token and
-  // an expert.
+  // experts then accepts only `capacity` of the `capacityOf` token-expert
+  // pairs.
   return std::max<int64_t>(0, capacityOf - slotsPerToken * capacity);
 }
 
-/// Returns the commands of one kind in the forward pass, in order.
+/// Returns the commands of type `Command` in the forward pass, in order. A pair
+/// has the command's label and the command.
 template <typename Command, typename Test>
 static std::vector<std::pair<llvm::StringRef, const Command *>>
 commandsOf(const program::Program &program, Test &&test) {
@@ -42,8 +43,8 @@ commandsOf(const program::Program &program, Test &&test) {
 }
 
 /// Returns the command that belongs to the router at position `place`. The
-/// command is found by the name of the router's product or, if nodes have no
-/// names, by order.
+/// command is found by its label, the name of the router's grouped product, or,
+/// if nodes have no names, by its position among the commands.
 template <typename Command>
 static const Command *
 commandOf(llvm::ArrayRef<std::pair<llvm::StringRef, const Command *>> commands,
@@ -88,8 +89,8 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
       loads.push_back(std::move(load));
     }
   // If tokens are sent to the ranks of their experts, each router has a command
-  // that plans this (PlanRows). Otherwise, it has a grouped product on the rank
-  // itself.
+  // that plans this (PlanRows). Otherwise each rank computes all experts of its
+  // tokens, in a grouped product.
   auto plans = commandsOf<program::PlanRows>(
       program, [](const program::PlanRows &) { return true; });
   auto gemms = commandsOf<program::GroupedGemm>(
@@ -102,8 +103,8 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
       load.slots = plan->rows;
       load.places = plan->places;
       load.rounds = plan->rounds;
-      // A hierarchical exchange has two hops. Each row of the receive buffers
-      // of the first hop is a row that the second hop may send on.
+      // A hierarchical exchange has two hops. The second hop may forward every
+      // row in the receive buffers of the first hop.
       auto next = llvm::find_if(
           plans, [&](auto &entry) { return entry.second == plan; });
       if (++next != plans.end() && next->second->tile < plan->tile &&

@@ -34,8 +34,8 @@ static std::optional<Overlap> notedOn(ModuleOp module, llvm::StringRef name) {
   return overlap;
 }
 
-/// Returns the seconds of F, I, W and B of every stage, and of the messages
-/// that each stage receives.
+/// Returns the seconds of the actions F, I, W and B of every stage, and of the
+/// messages that each stage receives.
 static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
                                const std::vector<Step> &steps, int stages,
                                const Cluster &cluster) {
@@ -51,8 +51,8 @@ static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
   times.fromEnd.assign(stages, 0);
   for (const Step &step : steps)
     for (auto [action, count] : step) {
-      // Messages with equal labels transfer values of the same microbatch at
-      // the same time, so the latency counts only once.
+      // Messages with equal labels transfer several values of the same
+      // microbatch at the same time, so the latency counts only once.
       std::map<std::string, double> messages;
       for (const program::Command &command : action->commands) {
         auto *message = std::get_if<program::Collective>(&command.op);
@@ -79,8 +79,8 @@ static pipeline::Times timesOf(ModuleOp module, const program::Program &program,
 }
 
 /// Returns the seconds of the collectives between stages or over all stages.
-/// These are not part of an action, but of the command lists that call actions.
-/// No compute overlaps them.
+/// They are in the ranks' command lists, between the calls of actions, so no
+/// computation overlaps them. `action` is such a list.
 static double betweenActions(const program::Program &program,
                              const program::Action &action,
                              const Cluster &cluster) {

@@ -8,13 +8,13 @@
 
 namespace cleave {
 
-/// The actions that a class of ranks runs in one step, including called ones,
-/// and how often it runs each.
+/// The actions that a rank runs in one step, including those that other actions
+/// call, and how often it runs each.
 using Step = std::vector<std::pair<const program::Action *, int64_t>>;
 
-/// Returns the modelled times with overlap for each class of ranks. `steps` has
-/// the step of each class. The result is empty if rt-overlap has not recorded
-/// the times of actions.
+/// Returns the modelled times with overlap. `steps` and the result have one
+/// entry for each class of ranks, which run identical commands. The result is
+/// empty if rt-overlap has not recorded the times of actions.
 mlir::FailureOr<std::vector<Explanation::Overlap>>
 overlapsOf(mlir::ModuleOp module, const program::Program &program,
            const std::vector<Step> &steps,

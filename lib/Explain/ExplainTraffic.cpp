@@ -24,8 +24,8 @@ std::vector<int64_t> cleave::coordinatesOf(const program::Program &program,
 std::vector<Traffic>
 cleave::exchangeTraffic(const program::Program &program,
                         const program::Collective &collective) {
-  // Ranks are in the same group if they have equal positions on all axes that
-  // do not belong to the group.
+  // Ranks are in the same group if they differ only in their positions on the
+  // group's axes.
   std::map<std::vector<int64_t>, std::vector<int64_t>> groups;
   int64_t size = program::positionsOn(collective.group);
   for (int64_t rank = 0; rank < program.numRanks(); ++rank) {
@@ -104,8 +104,8 @@ Traffic cleave::trafficOf(const program::Collective &collective,
   Traffic traffic;
   switch (collective.kind) {
   case CollectiveKind::AllReduce: {
-    // An all-reduce is a reduce-scatter and an all-gather, with chunks of
-    // ceil(total / n).
+    // An all-reduce is a reduce-scatter followed by an all-gather, with chunks
+    // of ceil(total / n) elements.
     int64_t chunk = (total + n - 1) / n;
     int64_t own = std::clamp<int64_t>(total - chunk * member, 0, chunk);
     traffic.sent = traffic.received = total + (n - 2) * own;
@@ -153,9 +153,9 @@ std::string cleave::linkOf(const program::Program &program,
   std::string link = "intra";
   for (const program::SubAxis &part : collective.group) {
     const program::MeshAxis &axis = program.mesh[part.axis];
-    // If an axis spans several nodes, each block of one of its sub-axes may
-    // still be within one node. A group over this sub-axis then stays within a
-    // node.
+    // If an axis spans several nodes, the ranks along one of its sub-axes may
+    // still all be in the same node. A group over this sub-axis then uses only
+    // links within a node.
     if (axis.link == "inter" && axis.within % (axis.size / part.pre) != 0)
       link = axis.link;
   }

@@ -1,5 +1,5 @@
-// The traffic of a collective and the links that it uses; shared by the files
-// of this folder.
+// Computes the traffic of a collective and the links that it uses, for the
+// other files in this folder.
 
 #ifndef CLEAVE_LIB_EXPLAIN_EXPLAINTRAFFIC_H
 #define CLEAVE_LIB_EXPLAIN_EXPLAINTRAFFIC_H
@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-/// The rank's coordinates on the mesh's axes.
+/// Returns the rank's coordinates on the mesh's axes.
 std::vector<int64_t> coordinatesOf(const program::Program &program,
                                    int64_t rank);
 

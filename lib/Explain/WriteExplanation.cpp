@@ -86,8 +86,8 @@ static void writeTraffic(const RankCost &rank, llvm::raw_ostream &out) {
 
 static void writeOverlap(const Explanation &x, llvm::raw_ostream &out) {
   auto ms = [](double seconds) {
-    // Tiny values are rounding errors of sums and differences of times, so they
-    // are printed as 0.
+    // Values below a picosecond are rounding errors of sums and differences, so
+    // they are printed as 0.
     return llvm::format("%.3g ms", seconds < 1e-12 ? 0 : 1e3 * seconds);
   };
   for (auto [index, overlap] : llvm::enumerate(x.overlap)) {

@@ -8,9 +8,9 @@ using namespace cleave;
 using namespace cleave::kernels;
 
 LogicalResult kernels::annotateKernel(func::FuncOp kernel) {
-  // Planning requires decomposed operations, but the function keeps its
-  // original ones, so a copy is planned. The copy is inserted next to it, so
-  // that mesh symbols resolve.
+  // Planning decomposes operations, but the kernel function keeps its original
+  // ones, so a copy is planned. The copy is inserted next to the function, so
+  // that it finds the module's meshes.
   OwningOpRef<func::FuncOp> copy = kernel.clone();
   if (Block *block = kernel->getBlock())
     block->getOperations().insertAfter(kernel->getIterator(), *copy);

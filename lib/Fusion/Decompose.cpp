@@ -1,4 +1,4 @@
-// Rewrites operations into those that kernels are generated from.
+// Decomposes operations into those from which kernels are generated.
 
 #include "cleave/Fusion/Fusion.h"
 

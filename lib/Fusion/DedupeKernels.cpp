@@ -1,4 +1,4 @@
-// nn-dedupe-kernels: merges kernels that compute the same into one function.
+// nn-dedupe-kernels: merges kernels with equal code into one function.
 
 #include "cleave/Fusion/Fusion.h"
 #include "cleave/Fusion/Passes.h"
@@ -17,8 +17,8 @@ using namespace cleave;
 
 namespace {
 
-/// Returns the text of all that determines the generated code: the function
-/// without its name and locations.
+/// Returns a text that determines the generated code: the function without its
+/// name and locations.
 std::string fingerprint(func::FuncOp kernel) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -38,7 +38,7 @@ std::string fingerprint(func::FuncOp kernel) {
   return text;
 }
 
-/// Removes the number from a kernel's name: `add_gelu_17` becomes `add_gelu`.
+/// Returns a kernel's name without its number: `add_gelu` for `add_gelu_17`.
 StringRef stem(StringRef name) {
   StringRef front = name.rtrim("0123456789");
   if (front.size() < name.size() && front.ends_with("_"))
@@ -78,7 +78,9 @@ struct DedupeKernelsPass
     renumber(module, unique);
   }
 
-  /// Renames in two rounds, so that a new name never collides with an old one.
+  /// Gives the kernels new numbers. Calls are renamed only after all kernels,
+  /// by a map from old to new names, because a new name may be the old name of
+  /// a different kernel.
   void renumber(ModuleOp module, ArrayRef<func::FuncOp> unique) {
     llvm::DenseMap<StringAttr, StringAttr> renamed;
     llvm::StringMap<bool> taken;

@@ -24,7 +24,7 @@ namespace {
 
 /// Returns the location of a kernel. This is the location of its last
 /// operation; but if the kernel has operations that may fail at run time, it is
-/// the locations of all of these, as an error may come from any of them.
+/// the locations of all of these, because an error may come from any of them.
 Location nameOfKernel(ArrayRef<Operation *> ops) {
   SmallVector<Location> checks;
   std::string text;
@@ -69,8 +69,9 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     if (failed(grouping.run()))
       return failure();
 
-    // New calls and host operations are appended at the end of the block in
-    // order; the old operations are erased last.
+    // Calls of the new kernels are appended at the end of the block, and host
+    // operations moved there, in topological order. The operations that are now
+    // in kernels are erased last.
     Operation *terminator = host.front().getTerminator();
     for (const Unit *unit : grouping.schedule()) {
       if (!unit->isKernel) {
@@ -92,8 +93,8 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     return success();
   }
 
-  /// Creates a kernel: a function with the operations of `unit`. Inserts a call
-  /// to this function before the operation `before`.
+  /// Creates a kernel, a function with the operations of `unit`. Inserts a call
+  /// of this function before the operation `before`.
   LogicalResult outline(const Grouping &grouping, const Unit &unit,
                         func::FuncOp host, Operation *before) {
     OpBuilder b(before);
@@ -123,7 +124,7 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
     IRMapping mapping;
     mapping.map(arguments.getArrayRef(), body->getArguments());
     OpBuilder inner = OpBuilder::atBlockEnd(body);
-    // Operations are copied after the operations that compute their operands.
+    // Each operation is copied after the operations that compute its operands.
     llvm::DenseSet<Operation *> done;
     std::function<void(Operation *)> copy = [&](Operation *op) {
       if (!members.contains(op) || !done.insert(op).second)

@@ -20,12 +20,12 @@ namespace cleave::kernels {
 /// to compile as eight kernels.
 inline constexpr size_t kMostArguments = 64;
 
-/// Splits a reduction into two if one loop would be slow.
+/// Splits a reduction into two, if a kernel with a single loop would be slow.
 void splitReduction(nn::ReduceOp op);
 
 /// Where an operation of a host function runs.
 enum class Place {
-  Host,   ///< by the host: library call, collective, view
+  Host,   ///< run by the host: library call, collective, view
   Inline, ///< recomputed by every kernel that reads it
   Kernel, ///< computed once, by the kernel that contains it
 };
@@ -39,10 +39,10 @@ struct Unit {
   llvm::SmallVector<mlir::Value> inputs;    ///< tensors read from memory
   std::set<int> producers, consumers;       ///< unit numbers
   int first = 0, last = 0; ///< positions of the first and last operation
-  int rank = 0;            ///< in a topological order; unique, with gaps
-  int version = 0;         ///< number of merges into it
-  /// A hash that is equal for units that differ only in the values that they
-  /// read.
+  int rank = 0;    ///< position in a topological order; unique, with gaps
+  int version = 0; ///< number of kernels that were fused into it
+  /// A hash of the unit's operations, equal for two units that differ only in
+  /// the values that they read.
   size_t kind = 0;
   double cost = 0;
   bool alive = true;
@@ -51,7 +51,9 @@ struct Unit {
   /// their number is limited.
   int reductions = 0;
   bool scatters = false; ///< holds an nn.scatter_add
-  mlir::Attribute when;  ///< the condition under which it runs; null: always
+  /// The attribute nn.when: the condition under which the unit runs; null if it
+  /// always runs.
+  mlir::Attribute when;
 };
 
 /// The operations of one host function, greedily fused into units. Each unit is
@@ -71,8 +73,8 @@ public:
   /// Returns a name for the kernel that lists its operations, such as
   /// "add_gelu".
   std::string nameOf(const Unit &unit) const;
-  /// The number of candidate kernels that were planned, which dominates the
-  /// running time of the pass.
+  /// Returns the number of kernel plans that were computed for candidates of
+  /// fusion, which dominates the running time of the pass.
   int64_t numPlans() const { return planCount; }
 
 private:
@@ -116,12 +118,12 @@ private:
   llvm::DenseMap<mlir::Operation *, int> unitOf;
   /// Number of library calls and collectives before each position.
   std::vector<int> callsBefore;
-  /// The operation that an operation was decomposed from: its number and
-  /// mnemonic.
+  /// The operation from which an operation was decomposed: its number in
+  /// program order and its mnemonic.
   struct Origin {
     int number;
     std::string name;
-    int parts = 1; // number of operations it was decomposed into
+    int parts = 1; // number of operations into which it was decomposed
   };
   llvm::DenseMap<mlir::Operation *, Origin> origins;
   std::vector<Unit> units;
@@ -133,9 +135,9 @@ private:
   /// as a hash (kindOfPair) of its operations and types, so that equal pairs
   /// are not tried again.
   std::set<size_t> hopeless;
-  /// For each unit, the number of the last call of `following` that visited it.
-  /// This function searches the scheduling graph for a path between two units.
-  /// `searches` counts its calls.
+  /// For each unit (kernel or host operation), the number of the last call of
+  /// `following` that visited it. This function searches the scheduling graph
+  /// for a path between two units. `searches` counts its calls.
   std::vector<int> seenIn;
   int searches = 0;
   int64_t planCount = 0;

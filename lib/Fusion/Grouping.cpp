@@ -25,8 +25,8 @@ static constexpr int kMostGenerated = 24;
 /// for each element of its window. A chain of at least this many operations
 /// starts as one unit (one kernel).
 static constexpr size_t kLongChain = 8;
-/// The cost of a unit for which there is no kernel plan. It is so high that any
-/// fusion that has a plan is cheaper.
+/// The cost of operations that have no kernel plan. It is so high that any
+/// fused kernel that has a plan is cheaper.
 static constexpr double kCannotBePlanned = 1e30;
 
 static bool isRankSource(Operation *op) {
@@ -36,8 +36,7 @@ static bool isRankSource(Operation *op) {
 Grouping::Grouping(func::FuncOp func) : func(func) {}
 
 LogicalResult Grouping::run() {
-  // The operations that mark residuals, nn.save and nn.rematerialize, are no
-  // longer needed.
+  // nn.save and nn.rematerialize mark residuals, and are no longer needed.
   func.walk([](Operation *op) {
     if (isa<nn::SaveOp, nn::RematerializeOp>(op)) {
       op->getResult(0).replaceAllUsesWith(op->getOperand(0));
@@ -94,8 +93,9 @@ void Grouping::decompose() {
   });
 }
 
-/// Returns whether an operation computes elementwise from index grids
-/// (nn.iota), constants and the index of the rank in the mesh only.
+/// Returns whether an operation, and a few elementwise operations before it,
+/// compute a value only from index grids (nn.iota), constants and the rank's
+/// index.
 bool Grouping::isGenerated(Operation *op) {
   auto lowering = dyn_cast<LoweringInterface>(op);
   if (!lowering || lowering.getKernelClass() != KernelClass::Elementwise ||
@@ -243,8 +243,8 @@ void Grouping::joinChains() {
     if (chain.ops.size() < kLongChain)
       continue;
     seen.insert(chain.ops.begin(), chain.ops.end());
-    // A chain of operations starts as one unit (one kernel) only if it reads
-    // few inputs, each several times. A sum of many different inputs does not.
+    // A chain starts as one unit (one kernel) only if it reads few inputs, each
+    // several times, as a convolution does, and not if it sums many inputs.
     if (inputs.size() * 2 > chain.ops.size() ||
         inputs.size() >= kMostArguments || !plan(chain, {last.getResult(0)}))
       continue;
@@ -334,8 +334,9 @@ void Grouping::connect() {
   }
 }
 
-/// Returns a hash of everything on which the kernel plan of a unit depends: its
-/// operations, their types, and which operation reads which result.
+/// Returns a hash of everything on which the kernel plan of a unit (a kernel)
+/// depends: its operations, their types, and which operation reads which
+/// result.
 size_t Grouping::kindOf(const Unit &unit) const {
   llvm::DenseMap<Operation *, int> numbers;
   llvm::hash_code hash = 0;
@@ -389,8 +390,8 @@ SmallVector<Value> Grouping::outputsOf(ArrayRef<Operation *> ops, int a,
           if (unit == a || unit == b) {
             continue;
           }
-          // A view on the host needs the value in memory, even if only units
-          // `a` and `b` read the view.
+          // If a view on the host reads the value, the value must be in memory,
+          // even if only units `a` and `b` read the view.
           read = true;
           break;
         }
@@ -465,7 +466,8 @@ SmallVector<Operation *> Grouping::inlineOps(const Unit &unit) const {
 
 std::string Grouping::nameOf(const Unit &unit) const {
   constexpr size_t mostWords = 4;
-  constexpr int manyParts = 8; // an optimizer update has more, a softmax less
+  // An optimizer's update is decomposed into more operations, a softmax fewer.
+  constexpr int manyParts = 8;
   SmallVector<std::string> words;
   SmallVector<bool> isLarge;
   int lastOrigin = -1;

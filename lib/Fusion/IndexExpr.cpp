@@ -143,8 +143,8 @@ const IndexVar *IndexSpace::unique(IndexVar::Kind kind, const IndexExpr &base,
   return entry->second;
 }
 
-/// Returns (multiple, rest) with expr = multiple * divisor + rest and the
-/// smallest rest that the coefficients allow.
+/// Splits an expression into multiple * divisor + rest, and returns `multiple`
+/// and `rest`. `rest` is as small as the coefficients allow.
 static std::pair<IndexExpr, IndexExpr> split(const IndexExpr &expr,
                                              int64_t divisor) {
   int64_t whole = floorDivide(expr.constant(), divisor);

@@ -12,8 +12,8 @@ using namespace cleave::kernels;
 
 namespace {
 
-/// The part of a planning request that is the same for all candidate plans: the
-/// outputs to compute and the operations to use.
+/// The part of a planning request that all candidate plans share: the outputs
+/// to compute, and the operations that belong to the kernel.
 struct Request {
   ArrayRef<Value> outputs, firstArguments;
   llvm::function_ref<bool(Operation *)> inside;
@@ -45,13 +45,13 @@ struct Request {
   }
 };
 
-/// Collects properties of a kernel's operations from which candidate plans are
-/// made.
+/// Properties of a kernel's operations from which candidate plans are derived.
 struct Survey {
-  /// The row counts of reductions over trailing dimensions, largest first.
+  /// The numbers of rows of the reductions over trailing dimensions, largest
+  /// first.
   std::set<int64_t, std::greater<int64_t>> rows;
-  /// For each shape in the kernel: the products of its last size, its last two
-  /// sizes, and so on.
+  /// The products of the last size, the last two sizes, and so on, of each
+  /// shape in the kernel.
   std::set<int64_t, std::greater<int64_t>> suffixes;
 
   explicit Survey(const Request &request) {
@@ -82,8 +82,8 @@ struct Survey {
 
 } // namespace
 
-/// Tries to split the columns of the best plan into two loops, so that the
-/// indices of its accesses become linear.
+/// Tries to split the loop over the columns of the best plan into two loops, so
+/// that the indices of its accesses become linear.
 static void refineColumns(const Request &request, const Survey &survey,
                           PlanChoice &choice,
                           std::unique_ptr<KernelPlan> &best) {
@@ -118,8 +118,8 @@ KernelPlan::create(ArrayRef<Value> outputs, ArrayRef<Value> firstArguments,
   Survey survey(request);
   std::unique_ptr<KernelPlan> best;
 
-  // If the kernel has row reductions, they determine the number of rows. All
-  // candidates are planned, and the cheapest plan is chosen.
+  // If the kernel has row reductions, the number of rows is that of one of
+  // them. All candidates are planned, and the cheapest plan is chosen.
   for (int64_t rows : survey.rows) {
     PlanChoice choice;
     choice.rows = rows;
@@ -138,8 +138,8 @@ KernelPlan::create(ArrayRef<Value> outputs, ArrayRef<Value> firstArguments,
   if (best && (best->irregular == 0 || best->shape == Shape::Scatter))
     return best;
 
-  // Tries to split the elements into rows, which can avoid index divisions. The
-  // number of columns is either small or large enough for a long loop.
+  // Tries to split the elements into rows and columns, which can avoid index
+  // divisions. The number of columns is a product of trailing sizes.
   int64_t elements = typeOf(outputs[0]).getNumElements();
   for (int64_t count : survey.suffixes) {
     if (elements % count != 0)
@@ -198,8 +198,8 @@ SmallVector<std::pair<int64_t, int64_t>> KernelPlan::inPlace() const {
   SmallVector<std::pair<int64_t, int64_t>> result;
   if (shape == Shape::Scatter)
     return result;
-  // The elements that each loop loads. The last entry is for loads between the
-  // loops: scalars of the row, and the row's stores.
+  // The elements that each loop loads. The last entry is for loads outside of
+  // these loops: those of scalars of the row and of values stored once per row.
   std::vector<Reads> read;
   for (auto [number, loop] : llvm::enumerate(loops)) {
     read.push_back({*this, number, {}});

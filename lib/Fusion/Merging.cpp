@@ -18,10 +18,10 @@ using namespace cleave::kernels;
 /// far apart in the program hardly profit from fusion.
 static constexpr size_t kMostBetween = 1000;
 /// Kernels that read results of the same kernel or host operation are fused in
-/// pairs if that is cheaper. kMostAttempts limits the number of kernels with
-/// which the fusion of one kernel is tried. After kMostOfKind failures with
-/// kernels of the same kind (equal operations on other values), no more kernels
-/// of this kind are tried.
+/// pairs if that is cheaper. Each of them is tried with at most kMostAttempts
+/// other kernels. After kMostOfKind failures with kernels of the same kind
+/// (equal operations on different values), no more kernels of this kind are
+/// tried.
 static constexpr int kMostAttempts = 64, kMostOfKind = 4;
 
 /// The maximum number of scalar sums in a kernel, which run one after the
@@ -58,9 +58,10 @@ std::optional<SmallVector<int>> Grouping::following(int from, int to) {
 }
 
 /// Updates the topological ranks when the kernels `low` and `high` are fused:
-/// units ranked between them that `high` depends on move before the fused unit,
-/// and units that depend on `low` (`after`) move after it. All other units keep
-/// their ranks (the algorithm of Pearce and Kelly).
+/// units (kernels and host operations) ranked between them that `high` depends
+/// on move before the fused kernel, and units that depend on `low` (`after`)
+/// move after it. All other units keep their ranks (the algorithm of Pearce and
+/// Kelly).
 void Grouping::rankMerged(int low, int high, ArrayRef<int> after) {
   int first = units[low].rank, last = units[high].rank;
   if (after.empty()) {
@@ -117,17 +118,18 @@ bool Grouping::keepsLongAlive(int earlyNumber, int lateNumber) const {
   return bytes(late) * 8 > bytes(early);
 }
 
-/// Returns false if the two units certainly cannot be one kernel. Checks only
-/// necessary conditions that are cheap to check, so there may be no kernel plan
-/// even if the result is true.
+/// Returns false if the two units certainly cannot be fused to one kernel with
+/// the results `outputs`. Checks only necessary conditions that are cheap to
+/// check, so there may be no kernel plan even if the result is true.
 bool Grouping::canShareLoops(const Unit &first, const Unit &second,
                              ArrayRef<Value> outputs) const {
-  // A kernel with a scatter has only the scatter's loop and one result.
+  // A kernel with a scatter has no other loop, and only the scatter's result.
   if ((first.scatters || second.scatters) &&
       (outputs.size() != 1 || !outputs[0].getDefiningOp<nn::ScatterAddOp>()))
     return false;
-  // All results must have the same number of elements, or a common number of
-  // rows. A single row is not enough for parallel work.
+  // All results must have the same number of elements, or numbers with a common
+  // divisor, which becomes the number of rows. A single row is not enough for
+  // parallel work.
   int64_t rows = 0;
   bool alike = true;
   for (Value output : outputs) {
@@ -202,7 +204,7 @@ bool Grouping::canMerge(const Unit &first, const Unit &second,
 }
 
 /// Returns whether the plan of a fused kernel has a single row, although one of
-/// the two kernels had work for several threads. A single row runs on one
+/// the two kernels had work for several threads. Such a kernel runs on one
 /// thread, which is too slow.
 static bool losesParallelism(const KernelPlan &plan, const Unit &first,
                              const Unit &second, const Unit &merged) {
@@ -255,8 +257,8 @@ bool Grouping::tryMerge(int a, int b) {
   bool aFirst = first.first < second.first;
   if (hopeless.contains(kind) || keepsLongAlive(aFirst ? a : b, aFirst ? b : a))
     return refuse();
-  // If a pair cannot be fused for a reason that only depends on its kind, this
-  // is cached for all pairs of the kind.
+  // If a pair cannot be fused for a reason that depends only on its kind (see
+  // kindOfPair), no pair of this kind is tried again.
   auto refuseKind = [&] {
     if (kind)
       hopeless.insert(kind);
@@ -305,10 +307,11 @@ void Grouping::mergeAlongEdges() {
   }
 }
 
-/// Fuses kernels that read results of `unit`, which is a kernel or a host
-/// operation. These kernels are called readers. The fusion of each reader is
-/// tried with the other readers in order, but only with a few readers of each
-/// kind. So the time is linear in the number of readers, and not quadratic.
+/// Fuses kernels that read results of the same `unit` (a kernel or a host
+/// operation) with each other. They are called readers of `unit`; readers of
+/// one kind differ only in the values that they read. Each reader is tried with
+/// the readers after it, in program order, but only with a few of each kind. So
+/// the time is linear in the number of readers, and not quadratic.
 bool Grouping::mergeReaders(const Unit &unit) {
   llvm::MapVector<size_t, SmallVector<int>> byKind;
   for (int consumer : unit.consumers)
@@ -369,8 +372,9 @@ bool Grouping::mergeReaders(const Unit &unit) {
   return changed;
 }
 
-/// Fuses kernels that read results of the same kernel or host operation, if
-/// these results are large, so that they are read only once.
+/// Fuses kernels that read the same results of a kernel or host operation, if
+/// these results have more than one element, so that they are read from memory
+/// only once.
 void Grouping::mergeSiblings() {
   for (bool changed = true; changed;) {
     changed = false;

@@ -1,5 +1,5 @@
 // Builds the nodes, loops and results of a kernel's plan. PlanPull.cpp creates
-// the nodes for the operations' elements.
+// the nodes that compute the operations' elements.
 
 #include "PlanBuilder.h"
 

@@ -11,7 +11,8 @@ namespace cleave::kernels {
 
 /// The parameters of a candidate plan.
 struct PlanChoice {
-  /// The number of rows; 0 for a flat plan.
+  /// The number of rows; 0 for a plan with a single loop over all elements
+  /// (Shape::Flat).
   int64_t rows = 0;
   /// Splits of columns into two loops: maps the number of columns to the size
   /// of the innermost loop. Without an entry, the innermost loop runs over all
@@ -19,8 +20,8 @@ struct PlanChoice {
   std::map<int64_t, int64_t> lanes;
 };
 
-/// Returns the largest stage (number of preceding row reductions) of the values
-/// that an index depends on.
+/// Returns the largest stage of the values that an index depends on. The stage
+/// of a value is the number of row reductions before it.
 inline int stageOf(const IndexExpr &index) {
   int stage = 0;
   for (auto [var, factor] : index.terms()) {
@@ -55,8 +56,9 @@ private:
   ColumnLoop &loopOf(Columns *columns, int stage);
   bool addOutput(unsigned number, mlir::Value value);
 
-  /// Returns the node for the element of `value` at `index`. Returns null and
-  /// sets `error` if no code can be generated for it.
+  /// Returns the node that computes the element of `value` at `index`. Returns
+  /// null and sets `error` if no code can be generated for it. The node is only
+  /// read if `guard` is true; null means always.
   Node *pull(mlir::Value value, Index index, Node *guard);
   Node *pullOp(mlir::OpResult value, Index index, Node *guard);
   Node *pullView(mlir::Operation *op, Index index, Node *guard, bool &handled);
@@ -76,8 +78,8 @@ private:
   Node *select(Node *condition, Node *yes, Node *no);
   Node *conjunction(Node *a, Node *b);
   Node *inRange(const IndexExpr &index, int64_t low, int64_t high);
-  /// Returns a loaded value as an index in [0, size); a value out of range is
-  /// replaced by 0.
+  /// Returns a loaded value (`node`) as an index in [0, size). A value out of
+  /// range is replaced by 0.
   IndexExpr dataIndex(Node *node, int64_t size);
 
   KernelPlan &plan;
@@ -92,10 +94,11 @@ private:
 };
 
 /// Decides which values a loop stores in a buffer, so that later loops need not
-/// recompute them. This concerns plans with a loop over rows, where several
+/// recompute them. Only plans with a loop over rows have buffers, since several
 /// loops over the columns of a row run one after the other.
 void assignBuffers(KernelPlan &plan);
-/// Returns roughly the cycles of one elementwise operation on a vector.
+/// Returns roughly how many cycles an elementwise operation takes for one
+/// vector.
 double weightOf(mlir::Operation *op);
 /// Estimates the cost of the plan, and sets its members extent, grain, cost and
 /// irregular.

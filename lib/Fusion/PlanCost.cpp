@@ -15,7 +15,7 @@ double cleave::kernels::weightOf(Operation *op) {
     return 5;
   if (isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op))
     return 20;
-  // Without a native instruction, two instructions widen a vector.
+  // Without an instruction for it, two instructions extend a vector.
   if (isa<arith::ExtFOp>(op))
     return 2;
   if (isa<math::AbsFOp, math::AbsIOp, math::FloorOp, math::CeilOp, math::FmaOp,
@@ -33,7 +33,7 @@ constexpr double kStore = 4;  // storing a vector
 constexpr double kScalarAccess = 4; // accessing an element alone
 constexpr double kDivision = 6;     // dividing integers by a constant
 constexpr double kLaunch = 3000;    // starting a kernel
-constexpr double kPiece = 20000;    // work that is worth a thread
+constexpr double kPiece = 20000; // work for which another thread is worthwhile
 
 class Estimator {
 public:
@@ -70,8 +70,8 @@ public:
     for (const Reduction &reduction : plan.reductions)
       sequential |= !reduction.perRow();
     if (plan.shape == KernelPlan::Shape::Flat) {
-      // If each vector has a sequential loop, elements are expensive, so a
-      // parallel iteration gets few elements.
+      // If each vector has a sequential reduction, elements are expensive, so a
+      // parallel iteration gets few of them.
       plan.block = sequential ? 32 : 1024;
       int64_t elements = plan.columnSpaces.front().count;
       plan.extent = (elements + plan.block - 1) / plan.block;
@@ -110,7 +110,7 @@ private:
     plan.cost += kLaunch;
   }
 
-  /// Returns how often a node that depends on these loops is computed.
+  /// Returns how often a node in these loops is computed.
   double trips(uint64_t loops) const {
     double count = 1;
     auto add = [&](const IndexVar *var) {
@@ -131,8 +131,8 @@ private:
     add(plan.scatter.columns.lane);
     return count;
   }
-  /// Returns how often a node that depends on these loops is computed, counting
-  /// vectors instead of elements where the innermost loop is vectorized.
+  /// Returns how often a node in these loops is computed, counting vectors
+  /// instead of elements if the innermost loop is vectorized.
   double vectors(uint64_t loops) const {
     double count = trips(loops);
     if (!lane || !(loops & lane->loops))

@@ -25,7 +25,7 @@ Node *PlanBuilder::pull(Value value, Index index, Node *guard) {
     RankedTensorType type = typeOf(value);
     plan.arguments.insert(value);
     if (guard && isInBounds(index, type.getShape()))
-      guard = nullptr; // in bounds, so the load needs no guard
+      guard = nullptr; // the index is in bounds, so the load needs no guard
     IndexExpr linear = plan.space.linearize(index, type.getShape());
     node = createAccess(Node::Kind::Load, type.getElementType(), linear, guard);
     node->source = llvm::find(plan.arguments, value) - plan.arguments.begin();
@@ -67,7 +67,8 @@ Node *PlanBuilder::pullOp(OpResult value, Index index, Node *guard) {
     return pullCompute(value, index, guard);
   if (isa<nn::CheckIndexOp>(op)) {
     Node *node = pullCompute(value, index, guard);
-    if (node && guard) { // unread elements may have any value
+    // Where the guard is false, elements may have any value.
+    if (node && guard) {
       node->guard = guard;
       node->loops |= guard->loops;
       node->stage = std::max(node->stage, guard->stage);
@@ -78,8 +79,8 @@ Node *PlanBuilder::pullOp(OpResult value, Index index, Node *guard) {
               "' is not in the vocabulary of generated kernels");
 }
 
-/// Creates the node for an element of a view, by reading the operand at another
-/// index.
+/// Returns the node for an element of a view: the element of the view's operand
+/// at a different index.
 Node *PlanBuilder::pullView(Operation *op, Index index, Node *guard,
                             bool &handled) {
   handled = true;
@@ -135,8 +136,9 @@ Node *PlanBuilder::pullView(Operation *op, Index index, Node *guard,
   return nullptr;
 }
 
-/// The rank's tile begins at an offset that is only known at run time. Elements
-/// past the end of the dimension are not read.
+/// Returns the node for an element of the rank's tile, which begins at an
+/// offset that is only known at run time. Elements past the end of the
+/// dimension are not read.
 Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
   auto slice = cast<dist::SliceOp>(op);
   int64_t dim = slice.getDim();
@@ -161,10 +163,9 @@ Node *PlanBuilder::pullRankSlice(Operation *op, Index index, Node *guard) {
 Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
   int64_t dim = op.getDim();
   const IndexExpr &position = index[dim];
-  // `pieces` has the concatenated inputs, with their offsets, to which the
-  // index can point. Selects test which of these inputs holds the element. The
-  // last of them needs no test, since it is taken if all other tests fail.
-  // Concatenated inputs to which the index cannot point need no test either.
+  // `pieces` has the concatenated inputs, with their offsets, that may contain
+  // the element. Selects test which of them does. The last one needs no test,
+  // since it is taken if all other tests fail.
   SmallVector<std::pair<Value, int64_t>> pieces;
   int64_t offset = 0;
   for (Value input : op.getInputs()) {
@@ -187,8 +188,8 @@ Node *PlanBuilder::pullConcat(nn::ConcatOp op, Index index, Node *guard) {
   }
   if (result)
     return result;
-  // If no concatenated input contains the index, the guard of the read is
-  // always false.
+  // If no concatenated input contains the element, the guard of the read is
+  // always false, and any value will do.
   return guard ? constant(typeOf(op).getElementType(), 0)
                : fail("an empty concatenation is read");
 }

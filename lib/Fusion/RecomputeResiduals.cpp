@@ -75,7 +75,8 @@ private:
       return;
     recomputed.insert(save.getInput());
     needed.insert(found.leaves.begin(), found.leaves.end());
-    // Residuals with the same operands are recomputed together.
+    // Residuals that are recomputed from the same residuals are recomputed
+    // together.
     std::set<void *> key;
     for (Value leaf : found.leaves)
       key.insert(leaf.getAsOpaquePointer());

@@ -1,4 +1,4 @@
-// Buffers values of a row between its loops.
+// Buffers values of a row from one loop over its columns to the next.
 
 #include "PlanBuilder.h"
 
@@ -6,12 +6,12 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::kernels;
 
-/// The maximum bytes of all row buffers of one kernel, which are on the stack
-/// and should fit into the L1 cache.
+/// The maximum total size in bytes of the row buffers of a kernel. They are on
+/// the stack and should fit into the L1 cache.
 static constexpr int64_t kMostBytes = 32 << 10;
-/// In cycles per vector: a value is only buffered if it costs more than
-/// kWorthStoring to recompute or, if it is a result of the kernel and so is
-/// stored anyway, more than kWorthReloading.
+/// Costs in cycles per vector. A value is only buffered if recomputing it costs
+/// more than kWorthStoring or, if it is a result of the kernel and stored
+/// anyway, more than kWorthReloading.
 static constexpr double kWorthStoring = 6, kWorthReloading = 2;
 
 namespace {
@@ -32,8 +32,8 @@ public:
   }
 
 private:
-  /// Visits the operands of `node` and buffers values that an earlier loop
-  /// computes.
+  /// Visits `node` and the nodes that it reads, and buffers those that an
+  /// earlier loop also computes.
   void visit(Node *node, const ColumnLoop &loop) {
     if (!node || !(node->loops & loop.columns->lane->loops) ||
         !visited.insert(node).second)

@@ -1,5 +1,5 @@
-// Splits a reduction into two that kernels compute fast, one along rows and one
-// across rows.
+// Splits a slow reduction into two fast ones, one along rows and one across
+// rows.
 
 #include "FormKernels.h"
 
@@ -12,7 +12,8 @@ namespace {
 
 /// Reductions with fewer elements are not split: one thread is enough.
 constexpr int64_t kSmall = 8192;
-/// The number of partial results of a split.
+/// The number of partial results of a split reduction: limits, and the number
+/// that is wanted.
 constexpr int64_t kFewest = 16, kMost = 65536, kWanted = 256;
 
 class Splitter {
@@ -23,7 +24,8 @@ public:
   void run() {
     if (dims.empty() || type.getNumElements() == 0)
       return;
-    // If trailing dimensions are reduced, they are reduced first, along rows.
+    // If the reduced dimensions include trailing ones, those are reduced first,
+    // along rows.
     size_t trailing = 0;
     while (trailing < dims.size() && dims[dims.size() - 1 - trailing] ==
                                          type.getRank() - 1 - int64_t(trailing))
@@ -46,7 +48,7 @@ private:
     op.erase();
   }
 
-  /// Reduces first along the trailing dimensions `last`, then along the other
+  /// Reduces first along the trailing dimensions `last`, then along all other
   /// reduced dimensions.
   void inTwo(ArrayRef<int64_t> last) {
     Value partial = reduce(op.getInput(), last);
@@ -68,8 +70,8 @@ private:
     while (parts >= kFewest && elements % parts != 0)
       --parts;
     if (parts < kFewest) {
-      // The number of elements has no suitable divisor, so it is padded with
-      // neutral elements.
+      // No suitable number of rows divides the number of elements, so the
+      // tensor is padded with elements that do not change the result.
       parts = kWanted;
       auto line = RankedTensorType::get({elements}, type.getElementType());
       int64_t padded = (elements + parts - 1) / parts * parts;
@@ -88,8 +90,8 @@ private:
     replace(reduce(reduce(input, {1}), {0}));
   }
 
-  /// Reduces leading dimensions of a large tensor with few columns in parts, so
-  /// that several threads have work.
+  /// Reduces a large tensor with few columns along its leading dimensions. The
+  /// rows are divided into parts, so that several threads have work.
   void across() {
     int64_t columns = op.getType().getNumElements();
     if (dims.size() < 2 || dims[0] != 0 ||

@@ -73,7 +73,8 @@ Decomposed formula::softmax(nn::SoftmaxOp op, TensorExpr &e) {
   return SmallVector<Value>{e.mul(exps, e.alongRows(inverse, type))};
 }
 
-/// Whether each class is the row's label: [b, s] -> [b, s, v].
+/// Returns a mask [b, s, v] that is true where the class equals the row's
+/// label. `labels` has shape [b, s].
 static Value isLabel(TensorExpr &e, Value labels, RankedTensorType type) {
   RankedTensorType indexType = type.clone(e.typeOf(labels).getElementType());
   Value classes = e.index(indexType, type.getRank() - 1);
@@ -125,7 +126,8 @@ Decomposed formula::crossEntropyGrad(nn::CrossEntropyGradOp op, TensorExpr &e) {
   return SmallVector<Value>{e.mul(e.alongRows(g, type), e.sub(p, one))};
 }
 
-/// The first index of the maximum: the smallest index whose element equals it.
+/// Decomposes argmax. The result is the smallest index whose element equals the
+/// maximum.
 Decomposed formula::argMax(nn::ArgMaxOp op, TensorExpr &e) {
   Value input = op.getInput();
   RankedTensorType type = e.typeOf(input);

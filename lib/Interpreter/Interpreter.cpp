@@ -102,8 +102,8 @@ private:
     return read;
   }
 
-  /// Values are dropped after their last use, so that memory holds only live
-  /// values.
+  /// Counts the uses of each value, so that a value can be dropped after its
+  /// last use and memory holds only live values.
   void countUses(Block &body) {
     for (Operation &op : body)
       for (Value operand : readBy(op))

@@ -48,7 +48,7 @@ void copySlices(Tensor &target, int64_t to, const Tensor &source, int64_t from,
 }
 
 /// Copies a rectangular range of elements, given by its first indices `low` and
-/// its `sizes`, from `source` to the same place of `tensor`. If `source` is
+/// its `sizes`, from `source` to the same position in `tensor`. If `source` is
 /// null, sets the range to zeros.
 void setBox(Tensor &tensor, const Tensor *source,
             const std::vector<int64_t> &low,
@@ -278,7 +278,8 @@ struct RankOp {
     return success();
   }
 
-  /// Rows that no rank sends are poisoned, since no operation may read them.
+  /// Executes an exchange of rows. Rows of the result that no rank sends are
+  /// set to NaN, since no operation may read them.
   LogicalResult run(dist::AllToAllVOp op) {
     const RankTensors &rows = *in[0], &sent = *in[1], &received = *in[2];
     Blocks blocks(rows[0].shape(), 0);
@@ -375,8 +376,8 @@ struct RankOp {
     return success();
   }
 
-  /// Operations under a false condition are computed anyway, and their results
-  /// are not read.
+  /// Does nothing: operations under a false condition are executed anyway, and
+  /// nothing reads their results.
   LogicalResult run(dist::ConditionOp) { return success(); }
 };
 

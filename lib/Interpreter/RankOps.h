@@ -14,8 +14,9 @@ interpretRankOp(mlir::Operation *op, dist::MeshAttr mesh,
                 llvm::ArrayRef<const RankTensors *> operands,
                 llvm::MutableArrayRef<RankTensors> results);
 
-/// Copies the elements of a rank's tile that are not padding into the whole
-/// tensor, or from the whole tensor into the tile.
+/// These two functions copy the elements of a rank's tile that are not padding:
+/// from the tile into the whole tensor, and from the whole tensor into the
+/// tile.
 void pasteTile(Tensor &whole, const Tensor &tile, dist::MeshAttr mesh,
                dist::ShardingAttr sharding, int64_t rank);
 void cutTile(Tensor &tile, const Tensor &whole, dist::MeshAttr mesh,

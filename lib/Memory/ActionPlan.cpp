@@ -120,9 +120,10 @@ void ActionPlan::addArguments(const BoundaryTable &table) {
   }
 }
 
-/// Records that the operation reads its operands, and the flag of its condition
-/// if it is conditional. `flags` maps condition numbers to the flags of earlier
-/// conditions.
+/// Extends the lifetimes of the values that the operation reads: its operands
+/// and, if the operation is executed only under a condition, the boolean of
+/// this condition. `flags` maps each earlier dist.condition, by its number, to
+/// its boolean.
 void ActionPlan::addReads(Operation &op,
                           llvm::DenseMap<Attribute, Value> &flags) {
   int64_t position = positions[&op];
@@ -140,8 +141,8 @@ void ActionPlan::addReads(Operation &op,
     read(flags[when]);
 }
 
-/// Enlarges the storage of each operand beyond whose end a kernel reads (under
-/// a mask).
+/// If a kernel reads (under a mask) beyond the end of an operand, enlarges the
+/// operand's storage so that these reads stay within it.
 void ActionPlan::addReadsBeyond(Operation &op) {
   auto beyond = op.getAttrOfType<DenseI64ArrayAttr>(rt::kBeyondAttr);
   if (!beyond)
@@ -158,8 +159,8 @@ void ActionPlan::addReadsBeyond(Operation &op) {
   }
 }
 
-/// A result is an alias of an operand, overwrites an operand's memory, or has a
-/// storage of its own.
+/// Assigns a storage to each result: a result is an alias of an operand,
+/// overwrites an operand's memory, or gets a storage of its own.
 void ActionPlan::addResults(rt::CommandOpInterface command) {
   SmallVector<rt::Reuse> reuse = command.getReuse();
   for (OpResult result : command->getResults()) {
@@ -289,9 +290,10 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   });
 }
 
-/// Decides which results of the function are computed directly in their buffers
-/// of the boundary table, which arguments and results with equal names share.
-/// Inserts copies into these buffers at the end for all other results.
+/// Decides which results of the function are computed directly in the buffers
+/// that `table` assigns to them. An argument and a result of the same name
+/// share a buffer. For all other results, inserts copies into their buffers at
+/// the end.
 void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
   Operation *end = actionBody(func).getTerminator();
   SmallVector<unsigned> copies;
@@ -369,11 +371,11 @@ void ActionPlan::reuseOperands() {
           storages[from].boundary >= 0)
         continue;
       if (int64_t target = storages[to].boundary; target >= 0) {
-        // The result is also a result of the function, and is stored in its
-        // buffer of the boundary table, which may be the buffer of an argument
-        // too. If the operand gets the same memory, the command that computes
-        // the operand overwrites this argument. So neither this command nor a
-        // later one may read the argument.
+        // The command's result is also a result of the function, in a fixed
+        // buffer, which may be an argument's buffer, too. If the operand gets
+        // the same memory, the command that computes the operand overwrites
+        // this argument. So neither that command nor a later one may read the
+        // argument.
         auto old = argumentOf.find(target);
         if (old != argumentOf.end() &&
             storages[old->second].last >= storages[from].first)

@@ -1,4 +1,5 @@
-// Builds the boundary table.
+// Builds the boundary table, the list of the named buffers for arguments and
+// results of functions.
 
 #include "cleave/Memory/BoundaryTable.h"
 

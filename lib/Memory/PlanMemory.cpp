@@ -112,9 +112,9 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
              llvm::map_to_vector(table.buffers, address), loops, 0);
   }
 
-  /// Sets the addresses of one function. Its transient values begin at `base`;
-  /// `ports` has the addresses of the buffers of its arguments and results, by
-  /// their index in the boundary table.
+  /// Sets the addresses of the values of one function. Its transient values
+  /// begin at `base`. `ports` has the addresses of the buffers of its arguments
+  /// and results, by their index in `table`.
   void annotate(ActionPlan &plan, rt::AddressAttr base,
                 const BoundaryTable &table, ArrayRef<rt::AddressAttr> ports,
                 ArrayRef<LoopPlan> loops, int64_t depth) {
@@ -149,8 +149,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     for (auto [index, storage] : llvm::enumerate(plan.storages)) {
       if (!plan.isRoot(index) || storage.boundary >= 0 || storage.bytes == 0)
         continue;
-      // If only a view after the last command reads the value, its lifetime
-      // ends with the last command.
+      // The last operation that reads the value may be a view after the last
+      // command. Then the lifetime of the value ends with the last command.
       int64_t last = plan.commandAt(storage.last);
       lifetimes.push_back(rt::LifetimeAttr::get(
           b.getContext(), b.getStringAttr(storage.name),

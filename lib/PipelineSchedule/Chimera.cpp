@@ -96,8 +96,8 @@ private:
 } // namespace
 
 void fillChimera(Table &table) {
-  // Schedules a multiple of p microbatches, then drops those that the table
-  // does not have.
+  // Schedules a multiple of p microbatches, then drops those beyond
+  // `table.microbatches`.
   Table whole = table;
   whole.microbatches =
       (table.microbatches + table.ranks - 1) / table.ranks * table.ranks;

@@ -1,12 +1,13 @@
 // Detects deadlocks as cycles in a graph of events.
 //
-// Every item of a rank's list (an action of the pipeline schedule, a transfer
-// or a collective) has two events: reached and done. An item is reached when
-// the previous one is done. A transfer or collective has the events "all
-// members have started" and "may complete", and a rank's wait for it is done
-// after both events. It may complete when all members have reached their waits,
-// because a transport may make no progress before that. A transfer is an
-// exception in two ways: it may complete before the sender has reached its
+// Every item of a rank's list is an action of the pipeline schedule, or the
+// start of a transfer or collective, or the wait for it. An item has two
+// events: reached and done. It is reached when the item before it is done. A
+// transfer or collective has two more events: "started", when all members have
+// reached their starts, and "may complete", when all members have also reached
+// their waits, because a transport may make no progress before that. A member's
+// wait is done only after the operation may complete. Transfers are an
+// exception in two ways: they may complete before the sender has reached its
 // wait, and the receiver's wait is done as soon as both ranks have started the
 // transfer.
 

@@ -106,8 +106,8 @@ std::string drawSvg(const Table &table, const Replay &replay) {
     for (const Span &span : spans)
       if (span.end > span.start)
         shortest = std::min(shortest, span.end - span.start);
-  // The scale is chosen so that a number fits into the shortest box. It is
-  // limited, so that the drawing does not become too wide.
+  // The scale is such that a number fits into the box of the shortest action.
+  // It is limited, so that the drawing does not become too wide.
   double scale = shortest > 0 ? 22 / shortest : 1;
   scale = std::min(scale, 20000 / std::max(replay.makespan, 1e-300));
   double width = left + replay.makespan * scale + 16;

@@ -54,8 +54,9 @@ struct Done {
   int rank = -1;
 };
 
-// `start` is the time at which an action can start. `sent` is the time at which
-// it could start if messages took no time.
+// The times that the inputs of an action give. `start` is the time at which the
+// action can start, `sent` the time at which it could start if messages took no
+// time, and `message` the sum of the times of its messages.
 struct Ready {
   double start = 0, sent = 0, message = 0;
 

@@ -1,4 +1,4 @@
-// The rows and cells of a table's file.
+// Reads the rows and cells of a file with a schedule table.
 
 #ifndef CLEAVE_LIB_PIPELINESCHEDULE_ROWS_H
 #define CLEAVE_LIB_PIPELINESCHEDULE_ROWS_H
@@ -12,10 +12,10 @@
 
 namespace cleave::pipeline {
 
-// Calls `cell` for every cell, with the number of the row (from 0). If `cell`
-// returns an error, adds the file, row and cell to the message. Blank lines at
-// the end are not rows, and a byte order mark at the beginning is skipped.
-// Returns the number of rows.
+// Calls `cell` for every cell of the table in `text`, with the number of the
+// row (from 0). If `cell` returns an error, adds the file's `name`, the row and
+// the cell to the message. Blank lines at the end are not rows, and a byte
+// order mark at the beginning is skipped. Returns the number of rows.
 Result<int> forEachCell(
     std::string_view text, const std::string &name,
     const std::function<std::optional<Error>(int row, std::string_view)> &cell);

@@ -63,8 +63,8 @@ private:
     result.push_back({stage, ActionKind::Reshard, -1});
   }
 
-  // Considers the stages with gathered parameters, without the stage `kept`.
-  // Returns the stage whose next read of parameters comes last.
+  // Returns the stage, among the stages with gathered parameters except `kept`,
+  // whose parameters are needed again last.
   int farthest(int kept, size_t now) const {
     int found = -1;
     size_t latest = 0;

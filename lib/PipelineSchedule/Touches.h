@@ -18,8 +18,8 @@ enum class Access {
   Unknown, // a kernel's operand: read or written
 };
 
-// A byte range of an arena. If the extent of an access is unknown, only its
-// first byte.
+// The bytes of an arena that a command accesses. If the length of the access is
+// unknown, only its first byte.
 struct Touch {
   int32_t arena = 0;
   int64_t begin = 0, end = 0;

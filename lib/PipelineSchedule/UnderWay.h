@@ -8,9 +8,9 @@
 
 namespace cleave::pipeline {
 
-// Checks the command lists of `action` for the first rank of each class.
-// Returns at most one finding per class, as later findings would be
-// consequences of the first.
+// Checks the command lists of `action`, one for each group of ranks that run
+// identical commands. Returns at most one finding per list, as later findings
+// would be consequences of the first.
 std::vector<Finding> checkUnderWay(const program::Program &program,
                                    const std::string &action);
 

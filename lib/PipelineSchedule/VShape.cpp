@@ -121,9 +121,9 @@ void fillDualPipeV(Table &table) {
       list.forward(1);
       list.backward(0);
     }
-    // In the first half of these backward passes, both gradients are computed.
-    // In the second half, only input gradients are computed; the weight
-    // gradients follow later.
+    // In the first half of the following backward passes, both gradients are
+    // computed. In the second half, only input gradients are computed; the
+    // weight gradients follow later.
     for (int k = 0; k < 2 * (rank + 1); ++k)
       k <= rank ? list.backward((k + 1) % 2) : list.input((k + 1) % 2);
     for (int k = 0; k < below; ++k) {

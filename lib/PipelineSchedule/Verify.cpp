@@ -281,8 +281,8 @@ private:
     }
   }
 
-  // A value that stays on its rank may be copied by a send and a receive on
-  // this rank, which do not wait for each other.
+  // Checks the copy of a value that stays on its rank. A send and a receive on
+  // this rank, which do not wait for each other, may make such a copy.
   void checkHandOver(int replica, const PassAt &from, const PassAt &to,
                      const Action &send, const Action &receive) {
     bool either = false;

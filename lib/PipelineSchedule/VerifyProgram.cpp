@@ -20,7 +20,8 @@ public:
       : source(source), action(action) {}
 
   Program run() {
-    // The first rank of every class represents the class.
+    // Among ranks that run identical commands (a class of ranks), the first one
+    // represents the others.
     for (int64_t rank = 0; rank < source.numRanks(); ++rank)
       first.try_emplace(source.classOf(rank), rank);
     for (auto [rankClass, rank] : first) {
@@ -69,7 +70,8 @@ private:
     }
   }
 
-  // Returns false if the rank takes no part in the collective.
+  // Fills `item` for a collective. Returns false if the rank takes no part in
+  // it.
   bool read(const program::Collective &collective, int64_t rank, Item &item) {
     std::vector<int64_t> members = membersOf(source, collective, rank);
     if (members.empty())
@@ -90,8 +92,9 @@ private:
     return true;
   }
 
-  // Returns the communicator of a group, with each member represented by its
-  // class of ranks. The classes are in the order of the group.
+  // Returns the communicator of a group, in the order of the group. Each member
+  // is represented by the class of ranks (ranks that run identical commands) to
+  // which it belongs.
   int communicator(const std::string &name, const std::vector<int64_t> &members,
                    bool channel) {
     std::vector<int> ranks;

@@ -284,7 +284,8 @@ private:
     }
   }
 
-  // The host stores the inputs of a step in slots before the step runs.
+  // Records in which slots the host stores the inputs of a step before the step
+  // runs.
   void readLoads() {
     for (int m = 0; m < origin.table.microbatches; ++m)
       if (const program::Action *load =

@@ -9,9 +9,10 @@ namespace cleave::pipeline {
 
 namespace {
 
-// The list begins with `ahead` forward passes; then an input gradient precedes
-// each further forward pass. W follows its I by `lag` microbatches, so that a
-// rank holds at most ahead + lag activations.
+// Fills the list of one rank. It begins with `ahead` forward passes; then an
+// input gradient (I) precedes each further forward pass. The weight gradient
+// (W) of a microbatch follows its I by `lag` microbatches, so that a rank holds
+// at most ahead + lag activations.
 void fillRank(Table &table, int rank, int ahead, int lag) {
   const int m = table.microbatches;
   std::vector<Action> &list = table.actions[rank];

@@ -34,8 +34,8 @@ bool dropFunction(mlir::ModuleOp module, size_t number);
 /// Drops the names and roles of arguments and results.
 bool dropNames(mlir::ModuleOp module, size_t begin, size_t end);
 /// dropPortNotes removes attributes from arguments and results, dropOpNotes
-/// from operations. Names, roles and shardings stay; types of unsharded
-/// tensors, views of tensors in files, and so on are removed.
+/// from operations. Names, roles and shardings stay; all other discardable
+/// attributes are removed, such as the type of the unsharded tensor.
 bool dropPortNotes(mlir::ModuleOp module, size_t begin, size_t end);
 bool dropOpNotes(mlir::ModuleOp module, size_t begin, size_t end);
 /// Drops results of functions, except the last result of each function.

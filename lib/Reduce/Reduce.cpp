@@ -1,5 +1,6 @@
-// The search: applies edits to copies of the program and keeps an edit if the
-// copy still fails, until no edit is kept.
+// Searches for a smaller program that still fails: applies edits to copies of
+// the program, and keeps an edit if the copy still fails, until no edit is
+// kept.
 
 #include "cleave/Reduce/Reduce.h"
 

@@ -84,8 +84,8 @@ void SizeClasses::addFactors(ValueRange range, ArrayRef<TensorFactors> factors,
         continue;
       }
       // In convolutions and pooling, two dimensions with the same factor can
-      // have different sizes. They are not put into one class, and their sizes
-      // are never changed.
+      // have different sizes. They are not united, and their sizes are never
+      // changed.
       if (first[made[0]] && size(*first[made[0]]) != size(here))
         fixed.insert({here, *first[made[0]]});
       else if (first[made[0]])

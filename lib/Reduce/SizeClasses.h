@@ -20,12 +20,12 @@ public:
 
   explicit SizeClasses(mlir::ModuleOp module);
 
-  /// Returns one dimension of each class of dimensions with equal size, in a
-  /// fixed order.
+  /// Returns one dimension of each class (a set of dimensions that must have
+  /// equal sizes), in a fixed order.
   llvm::SmallVector<Dim> leaders() const;
   int64_t size(Dim dim) const;
-  /// Gives all dimensions of a class another size; returns false if one of them
-  /// cannot have that size.
+  /// Gives all dimensions in the class of `leader` another size. Returns false
+  /// if one of them cannot have that size.
   bool resize(Dim leader, int64_t size);
 
 private:

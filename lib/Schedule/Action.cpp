@@ -230,8 +230,8 @@ std::vector<Placed> Action::list(const OverlapPlan &plan,
       known.writer = at;
     });
   }
-  // Commands are not moved if they overlap a collective that cannot start
-  // earlier.
+  // A command is not moved away if it already overlaps a collective that cannot
+  // start earlier.
   SmallVector<size_t> starts(transfers.size());
   for (const OverlapPlan::Event &event : plan.events)
     if (event.starts)

@@ -21,8 +21,8 @@ public:
   Action(mlir::func::FuncOp func, const memory::ActionPlan &memory,
          const CommandTimes &times);
 
-  /// Return the peak of live bytes, and the bytes of the largest collective's
-  /// results.
+  /// most() returns the peak of live bytes, and largestResult() the bytes of
+  /// the largest collective's results.
   int64_t most() const { return mostAlive; }
   int64_t largestResult() const;
   /// Returns whether no collective can be moved.

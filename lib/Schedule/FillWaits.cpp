@@ -11,8 +11,8 @@ using namespace cleave::schedule;
 
 namespace {
 
-/// Only this many commands before the reader of a collective's result, and this
-/// many after it, are considered for a move.
+/// The number of commands before the reader of a collective's result, and the
+/// number after it, that are considered for a move.
 constexpr size_t kWindow = 256;
 
 class Filler {

@@ -19,7 +19,8 @@
 
 namespace cleave::schedule {
 
-/// A command of the list. Commands refer to other commands by their positions.
+/// A command of the list that is reordered. It refers to other commands by
+/// their positions in this list.
 struct Placed {
   /// The compute time. A command with time 0 is only moved together with
   /// commands that depend on it, or that it depends on.

@@ -60,10 +60,10 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
       largest = std::max(largest, planned.back());
       plain.push_back(std::move(*memory));
     }
-    // The memory that the limit leaves after all named buffers (parameters,
-    // optimizer state, ...). In pipelines, the values of the microbatches in
-    // flight take further memory, which is subtracted later, so there is no
-    // limit here.
+    // The memory that remains below `limit` after all named buffers
+    // (parameters, optimizer state, ...). In pipelines, the values of the
+    // microbatches in flight take further memory, which is subtracted later, so
+    // there is no limit here.
     int64_t room = std::numeric_limits<int64_t>::max();
     if (limit > 0 && stage < 0) {
       room = limit;
@@ -81,7 +81,7 @@ struct OverlapPass : cleave::impl::OverlapPassBase<OverlapPass> {
   /// memory plan of the function's current order, and `bytes` is the memory
   /// that this plan needs. Several functions use the same memory one after the
   /// other: `largest` is the most that one of them needs, and `room` is the
-  /// limit.
+  /// most that they may use.
   LogicalResult overlap(func::FuncOp func, const BoundaryTable &table,
                         ActionPlan memory, int64_t bytes, int64_t largest,
                         int64_t room, const CommandTimes &times) {

@@ -12,8 +12,8 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Returns whether moving the command down extends no lifetime: it only moves
-/// data, and all its operands are live during the whole action.
+/// Returns whether moving the command to a later position extends no lifetime:
+/// it only moves data, and all its operands are live during the whole action.
 static bool sinks(Operation *op) {
   if (!isa<rt::FillOp, rt::AliasOp, rt::CopyOp>(op))
     return false;

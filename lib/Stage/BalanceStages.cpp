@@ -261,8 +261,8 @@ Cuts cleave::stage::follow(const Line &line,
   for (int64_t stage = 0; stage < stages; ++stage) {
     SmallVector<std::optional<Cost>> next(count + 1);
     // The cheapest start of this stage found so far. Its cost includes those
-    // items of the stage, up to the current item, that patterns require to be
-    // in another stage.
+    // items of the stage, up to the current item, that the user's patterns
+    // require to be in another stage.
     std::optional<Cost> best;
     int64_t start = -1;
     for (int64_t to = 1; to <= count; ++to) {

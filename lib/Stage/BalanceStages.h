@@ -47,9 +47,9 @@ inline constexpr double kSlack = 0.2;
 /// Returns the number of positions with compute time before and after them.
 int64_t countCutPoints(const Line &line);
 
-/// Returns the best cuts (see pipe-mark-stages) into `stages` stages, each of
-/// which has an item that takes time. There must be at least `stages` - 1 cut
-/// points.
+/// Returns the best cuts (in the order of preference that pipe-mark-stages
+/// documents) into `stages` stages, each of which has an item that takes time.
+/// There must be at least `stages` - 1 cut points.
 Cuts balance(const Line &line, int64_t stages);
 
 /// Returns the cuts for which the fewest items are in a stage that `wants` does

@@ -249,9 +249,9 @@ private:
                << count << " operations that could be a stage, but "
                << stages.getValue()
                << " stages are asked for (ranks of the pipeline times chunks)";
-      // Program order may not fit the patterns: for example, the decoder's
-      // embedding may precede the encoder in the program but belong to a later
-      // stage.
+      // Program order may not fit the user's patterns
+      // (parallel.pipeline.stages). For example, the decoder's embedding may
+      // precede the encoder in the program but belong to a later stage.
       wanted = wantedOrder(graph, wants);
       const ArrayRef<unsigned> candidates[] = {early, late, wanted};
       for (ArrayRef<unsigned> candidate : candidates) {

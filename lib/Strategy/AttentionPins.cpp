@@ -115,8 +115,8 @@ public:
   }
 
 private:
-  /// Masks of ring attention use global positions, never the index within a
-  /// tile.
+  /// If an attention masks by position, gives it explicit positions: with ring
+  /// attention, the index within a tile is not the position.
   template <typename Op> void givePositions(Op op) {
     if (!ring || op.getQPositions() || (!op.getCausal() && !op.getWindow()))
       return;
@@ -128,7 +128,7 @@ private:
     return cast<RankedTensorType>(value.getType()).getDimSize(1);
   }
 
-  /// The values 0, 1, 2, ... along dimension 1 of `like`.
+  /// Returns the values 0, 1, 2, ... along dimension 1 of `like`.
   Value indices(Value like) {
     int64_t size = cast<RankedTensorType>(like.getType()).getDimSize(1);
     Value &known = iotas[size];
@@ -160,9 +160,9 @@ private:
         {size(attention.g), dist::axesSize(mesh.getMesh(), g)}, ways);
     if (failed(check(attention, size(attention.n), size(attention.g), n, g)))
       return failure();
-    // The minor part of the axis splits the KV heads; the major part splits the
-    // query heads that share a KV head. Copies of keys and values are then
-    // gathered over the major part, so that each rank's positions are
+    // The minor part of the Ulysses axis splits the KV heads; the major part
+    // splits the query heads that share a KV head. Copies of keys and values
+    // are then gathered over the major part, so that each rank's positions are
     // contiguous.
     auto part = [&](int64_t pre, int64_t size) {
       return size == ways

@@ -23,9 +23,9 @@ static void forEachDim(Operation *op, const ShardingRule &rule, Visit visit) {
       visit(value, static_cast<int64_t>(dim), factors);
 }
 
-/// Whether the operation is a constant. Constants are cloned for each use, so
-/// two uses of a constant may be sharded differently, and the constant does not
-/// unite their dimension classes.
+/// Returns whether the operation is a constant. Constants are cloned for each
+/// use, so two uses of a constant may be sharded differently, and the constant
+/// does not unite their dimension classes.
 static bool isConstant(Operation *op) {
   return op->hasTrait<OpTrait::ConstantLike>();
 }
@@ -129,8 +129,8 @@ bool strategy::isParameter(Value value) {
   return argument && nn::roleOf(argument) == nn::Role::Parameter;
 }
 
-/// FLOPs (two per multiply-add) if the operation reduces over a dimension of a
-/// parameter; else 0.
+/// Returns the FLOPs (two per multiply-add) if the operation reduces over a
+/// dimension of a parameter; otherwise 0.
 static int64_t contractionWork(Operation *op, const ShardingRule &rule) {
   int64_t reduced = 1;
   bool isContraction = false;
@@ -171,10 +171,11 @@ Value strategy::sumThatReceives(Value value) {
   return value;
 }
 
-/// Whether the operation reduces over a factor and its result has the factor,
-/// too. An example is a normalization over the features. If such a factor is
-/// split, every such operation communicates in the forward and the backward
-/// pass. So only strategies that deliberately split the features do this.
+/// Returns whether the operation reduces over a factor and its result has the
+/// factor, too. An example is a normalization over the features. If such a
+/// factor is split, every such operation communicates in the forward and the
+/// backward pass. So only strategies that deliberately split the features do
+/// this.
 static bool isRowOf(const ShardingRule &rule, int64_t factor) {
   return isJoint(rule.factors[factor]) &&
          llvm::any_of(rule.results, [&](const TensorFactors &dims) {

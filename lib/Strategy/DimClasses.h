@@ -36,10 +36,10 @@ struct DimClass {
   llvm::SmallPtrSet<void *, 8> partialRoots;
 };
 
-/// Whether `value` is a parameter of its function.
+/// Returns whether `value` is a parameter of its function.
 bool isParameter(mlir::Value value);
-/// The operands that the operation adds up, according to its sharding rule;
-/// empty if it is not an addition.
+/// Returns the operands that the operation adds up, according to its sharding
+/// rule; empty if it is not an addition.
 llvm::ArrayRef<unsigned> termsOf(const ShardingRule &rule);
 /// Follows `value` through a chain of additions, as long as each sum has one
 /// reader. Returns the last sum.
@@ -54,10 +54,10 @@ public:
   /// Returns the class of a dimension; nullopt for a value that no operation
   /// reads or computes.
   std::optional<unsigned> indexOf(mlir::Value value, int64_t dim) const;
-  /// FLOPs of each contraction with a parameter. A contraction is any operation
-  /// that reduces over a dimension of a parameter. A row lookup in a table
-  /// counts as a contraction with one-hot rows, because splitting it saves
-  /// memory.
+  /// Returns the FLOPs of each contraction with a parameter. A contraction is
+  /// any operation that reduces over a dimension of a parameter. A row lookup
+  /// in a table counts as a contraction with one-hot rows, because splitting it
+  /// saves memory.
   llvm::ArrayRef<int64_t> contractionFlops() const { return flops; }
 
 private:

@@ -15,7 +15,7 @@ struct Heads {
 
 /// The number of tiles into which the KV heads (`n`) and the query heads per KV
 /// head (`g`) are split; the product of both is the number of ranks. `padded`
-/// is the number of query heads with padding.
+/// is the number of query heads, including the heads that are added as padding.
 struct HeadSplit {
   int64_t n = 1, g = 1, padded = 0;
 };

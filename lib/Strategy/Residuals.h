@@ -7,9 +7,9 @@
 
 namespace cleave::strategy {
 
-/// Returns the value of the forward pass that `value`, a value of the backward
-/// pass, was saved from. Looks through operations that only move elements. Null
-/// if `value` was not saved.
+/// If `value`, a value of the backward pass, is a saved value of the forward
+/// pass, returns the original value. Looks through operations that only move
+/// elements. Returns null if `value` was not saved.
 mlir::Value savedFrom(mlir::Value value);
 
 } // namespace cleave::strategy

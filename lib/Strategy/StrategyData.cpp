@@ -140,9 +140,9 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     }
   }
 
-  /// Whether an argument holds integers, such as tokens or labels, and all its
-  /// readers only reorder its positions. Such an argument is replicated,
-  /// because reordering a sharded one would need communication.
+  /// Returns whether an argument holds integers, such as tokens or labels, and
+  /// all its readers only reorder its positions. Such an argument is
+  /// replicated, because reordering a sharded one would need communication.
   static bool isOnlyReordered(BlockArgument argument) {
     return getElementTypeOrSelf(argument.getType()).isInteger() &&
            !argument.use_empty() &&
@@ -256,8 +256,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return left;
   }
 
-  /// The axes that shard the optimizer state: those of the parameter and, with
-  /// `zero`, the axes that ZeRO shards over.
+  /// Returns the axes that shard the optimizer state: those of the parameter
+  /// and, with `zero`, the axes that ZeRO shards over.
   Axes stateAxes(StringRef parameter, RankedTensorType type) const {
     Axes axes = parameterAxes(parameter, type.getRank());
     SmallVector<dist::AxisRefAttr> more = leftOf(sharded, axes);
@@ -284,8 +284,8 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return axes;
   }
 
-  /// Opens the dimensions of an output for further axes. An output keeps the
-  /// layout in which it is computed; whoever reads it gathers it.
+  /// Opens the dimensions of an output for further axes: an output keeps the
+  /// layout in which it is computed, and its reader gathers it.
   dist::ShardingAttr openFurther(dist::ShardingAttr sharding,
                                  int64_t batchDim) const {
     SmallVector<dist::DimShardingAttr> dims;
@@ -389,7 +389,7 @@ struct StrategyDataPass : cleave::impl::StrategyDataPassBase<StrategyDataPass> {
     return left;
   }
 
-  /// Whether ZeRO shards the gradient and state of this parameter.
+  /// Returns whether ZeRO shards the gradient and state of this parameter.
   bool isSplit(StringRef parameter, RankedTensorType type) const {
     return stateAxes(parameter, type) !=
            parameterAxes(parameter, type.getRank());

@@ -147,8 +147,8 @@ struct StrategyExpertPass
     return success();
   }
 
-  /// Shards the dimension of experts of the parameters found, by the axis of
-  /// experts first and then by the axes of other strategies.
+  /// Shards the dimension of experts of all recorded parameters (findExperts):
+  /// by the axis of experts first, and then by the axes of other strategies.
   void place() {
     auto placed = [&](RankedTensorType type, DictionaryAttr attrs,
                       StringRef name) -> dist::ShardingAttr {
@@ -188,10 +188,10 @@ struct StrategyExpertPass
         });
   }
 
-  /// Grouped products read expert matrices that are not sharded over this axis,
-  /// while tokens stay on their rank. Each reader has a constraint of its own.
-  /// The partitioner decides later whether tokens are dispatched to the experts
-  /// instead.
+  /// Lets grouped products (grouped GEMM) read expert matrices that are not
+  /// sharded over the axis of experts, so that tokens stay on their rank. Each
+  /// reader gets a constraint of its own. The partitioner decides later whether
+  /// tokens are dispatched to the experts instead.
   void gatherMatrices(func::FuncOp func) {
     func.walk([&](nn::GroupedDotOp op) {
       OpBuilder builder(op);

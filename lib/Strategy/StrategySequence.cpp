@@ -58,8 +58,8 @@ struct StrategySequencePass
     signalPassFailure();
   }
 
-  /// Returns the mesh axis of this name. Null if the name is empty or the axis
-  /// has size 1.
+  /// Returns the mesh axis of this name, or null if the name is empty or the
+  /// axis has size 1.
   FailureOr<dist::AxisRefAttr> axisOf(StringRef name) {
     if (name.empty())
       return dist::AxisRefAttr();

@@ -67,7 +67,8 @@ struct StrategyShardPass
                         cast<RankedTensorType>(func.getArgumentTypes()[arg]),
                         **axes, mesh.getMesh());
       }
-    // The pattern may match parameters of another stage; see checkShardMatches.
+    // A stage does not have all parameters, so for a pipeline the patterns are
+    // checked on the whole model, before it is cut into stages.
     auto matches = llvm::map_to_vector(
         overrides, [](const Override &entry) { return entry.match.str(); });
     if (!module->hasAttr(kStageAttr) &&
@@ -129,9 +130,9 @@ struct StrategyShardPass
     return axes;
   }
 
-  /// Returns whether the entry matches. It is an error if the entry matches
-  /// some, but not all, of the file's tensors that are stacked into this
-  /// parameter.
+  /// Returns whether the [[shard]] entry matches a parameter. It is an error if
+  /// it matches some, but not all, of the model file's tensors that are stacked
+  /// into this parameter.
   FailureOr<bool> matches(Location loc, RankedTensorType type,
                           DictionaryAttr attrs, const Override &entry) {
     StringRef with, without;
@@ -147,7 +148,8 @@ struct StrategyShardPass
                           << "; match all of its experts, or none";
   }
 
-  /// Sub-axes of one mesh axis must belong to one factorization of the axis.
+  /// Checks that all sub-axes of a mesh axis belong to one factorization of the
+  /// axis.
   LogicalResult verifySubAxes(Location loc, StringRef parameter,
                               const Override &entry, const Axes &axes) {
     std::string what = ("parameter '" + parameter + "' ([[shard]] match = '" +
@@ -173,8 +175,8 @@ struct StrategyShardPass
                         "', [[shard]] match = '" + entry.match + "': ")
                            .str();
     nn::ViewAttr fileView = nn::viewOf(attrs);
-    // `file` is the parameter's shape in the file. `seen` is its shape in the
-    // program, with dimensions in the order of the file.
+    // `file` is the parameter's shape in the model file. `seen` is its shape in
+    // the program, with dimensions in the order of the model file.
     SmallVector<int64_t> file(type.getShape()), seen(type.getShape());
     ArrayRef<int64_t> permutation;
     if (fileView && fileView.getPermutation())

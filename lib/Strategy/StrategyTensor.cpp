@@ -22,8 +22,7 @@ namespace {
 
 /// The cost of sharding a dimension class is the number of bytes communicated
 /// per FLOP that is divided among ranks. A class is not sharded if its cost is
-/// more than this many times the lowest cost of a class, where classes without
-/// communication are not compared.
+/// more than this many times the lowest nonzero cost of all classes.
 constexpr double kWorstCost = 32;
 
 struct StrategyTensorPass
@@ -115,8 +114,8 @@ struct StrategyTensorPass
     return list;
   }
 
-  /// Whether the function belongs to the model, rather than to the optimizer
-  /// update.
+  /// Returns whether the function belongs to the model, rather than to the
+  /// optimizer update.
   static bool readsParameters(func::FuncOp func) {
     bool gradients = false, parameters = false;
     for (unsigned arg = 0; arg < func.getNumArguments(); ++arg) {
@@ -228,7 +227,9 @@ struct StrategyTensorPass
            (heads == 1 ? " does" : " do") + " not divide by them";
   }
 
-  /// A waste of 10 % or more is worth a warning.
+  /// Reports the padding of dimensions of size `size` that are split over
+  /// `parts` ranks. It is a warning if 10 % or more of the elements are
+  /// padding, otherwise a remark.
   void reportPadding(func::FuncOp func, int64_t size, int64_t parts,
                      ArrayRef<std::string> names) {
     int64_t whole = dist::tileSize(size, parts) * parts;
@@ -254,7 +255,7 @@ struct StrategyTensorPass
       said << " (" << layers << (layers == 1 ? " layer)" : " layers)");
   }
 
-  /// Text like "parameter 'a'", or "12 parameters, 'a', 'b', 'c', ...".
+  /// Returns text like "parameter 'a'", or "12 parameters, 'a', 'b', 'c', ...".
   static std::string listed(ArrayRef<std::string> names) {
     if (names.size() == 1)
       return "parameter '" + names[0] + "'";

@@ -19,13 +19,15 @@ mlir::FailureOr<dist::MeshOp> meshWithAxis(mlir::ModuleOp module,
 using nn::isOneOf, nn::nameOf, nn::Role, nn::roleOf;
 dist::ShardingAttr shardingOf(mlir::DictionaryAttr attrs);
 
-/// Whether tensors of this role can have a dimension that enumerates the
-/// samples of a microbatch.
+/// Returns whether tensors of this role can have a dimension that enumerates
+/// the samples of a microbatch.
 bool holdsSamples(std::optional<Role> role);
-/// Whether tensors of this role are sent from one pipeline stage to another.
+/// Returns whether tensors of this role are sent from one pipeline stage to
+/// another.
 bool crossesStages(std::optional<Role> role);
 
-/// A sharding with these axes for each dimension; all dimensions are closed.
+/// The axes that split each dimension of a tensor. closedSharding returns a
+/// sharding with these axes, in which all dimensions are closed.
 using Axes = llvm::SmallVector<llvm::SmallVector<dist::AxisRefAttr>>;
 dist::ShardingAttr
 closedSharding(dist::MeshOp mesh, const Axes &axes,
@@ -34,12 +36,12 @@ closedSharding(dist::MeshOp mesh, const Axes &axes,
 /// the sharding is null.
 Axes axesOf(dist::ShardingAttr sharding, int64_t rank);
 
-/// Whether the pattern of a [[shard]] entry matches the whole name of a
+/// Returns whether the pattern of a [[shard]] entry matches the whole name of a
 /// parameter.
 bool matchesWhole(llvm::StringRef pattern, llvm::StringRef name);
 
-/// Whether the user gives the parameter's sharding by an entry of the module
-/// attribute `nn.shard`.
+/// Returns whether the user gives the parameter's sharding by an entry of the
+/// module attribute `nn.shard`.
 bool hasOverride(mlir::ModuleOp module, llvm::StringRef parameter);
 
 /// Emits a remark for each dimension that is padded because its axes do not

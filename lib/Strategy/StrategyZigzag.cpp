@@ -1,5 +1,5 @@
-// strategy-zigzag: reorders positions so that causal attention costs every rank
-// of a ring the same.
+// strategy-zigzag: reorders positions so that causal attention takes equally
+// long on every rank of a ring.
 
 #include "DimClasses.h"
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
@@ -31,8 +31,8 @@ struct ZigZag {
 
   int64_t early() const { return llvm::divideCeil(tile, 2); }
   int64_t late() const { return tile - early(); }
-  /// Whether the order is possible. Padding may replace only late positions of
-  /// the last tile; all other runs of positions must be full.
+  /// Returns whether the order is possible. Padding may replace only late
+  /// positions of the last tile; all other runs of positions must be full.
   bool fits() const { return tile > 1 && tile * ranks - size <= late(); }
 
   /// Returns the original position of each position `at` of the new order.
@@ -155,8 +155,8 @@ private:
            typeOf(value).getDimSize(dim) != 1;
   }
 
-  /// Whether every operation either does not depend on the order of positions
-  /// or can be given the new order. If not, sets the operation and the reason.
+  /// Returns whether all operations can run on positions in the new order. If
+  /// not, sets the operation `who` that prevents this, and the reason `why`.
   bool isFree(const DimClasses &classes, Operation *&who, std::string &why) {
     if (!zigzag.fits()) {
       why = std::to_string(zigzag.size) + " positions are too few for it";
@@ -293,7 +293,7 @@ private:
                         });
   }
 
-  /// Whether a dimension of the value consists of exactly the positions.
+  /// Whether a dimension of the value is exactly the sequence dimension.
   bool hasPositions(const DimClasses &classes, Value value) const {
     return llvm::any_of(llvm::seq<int64_t>(0, typeOf(value).getRank()),
                         [&](int64_t dim) {
@@ -302,7 +302,7 @@ private:
                         });
   }
 
-  /// Whether `op` is a slice of a parameter that has one row per position, for
+  /// Returns whether `op` slices a parameter that has one row per position, for
   /// more positions than the sequence has (such as position embeddings).
   bool takesRows(const DimClasses &classes, Operation *op) const {
     auto slice = dyn_cast<nn::SliceOp>(op);
@@ -332,8 +332,8 @@ private:
     return rows;
   }
 
-  /// Whether permuting the operands along the factor permutes the results in
-  /// the same way, or does not change them.
+  /// Returns whether permuting the operands along the factor permutes the
+  /// results in the same way, or does not change them.
   static bool isSymmetric(Operation *op, const ShardingRule &rule,
                           int64_t factor) {
     const Factor &info = rule.factors[factor];

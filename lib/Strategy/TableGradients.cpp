@@ -1,4 +1,4 @@
-// Gradients of position tables; see TableGradients.h.
+// Rewrites gradients of position tables as scatter-adds; see TableGradients.h.
 
 #include "TableGradients.h"
 
@@ -34,9 +34,9 @@ public:
   }
 
 private:
-  /// If a gradient is the sum of an accumulator (an argument) and the gradient
-  /// of this microbatch, returns the operand that is the latter; otherwise
-  /// returns the result itself.
+  /// Returns the operand that holds the gradient of this microbatch. If
+  /// `result` is the sum of an accumulator (an argument) and this gradient,
+  /// that is an operand of the addition; otherwise it is `result` itself.
   static OpOperand &termOf(OpOperand &result) {
     if (auto add = result.get().getDefiningOp<arith::AddFOp>())
       for (OpOperand &operand : add->getOpOperands())

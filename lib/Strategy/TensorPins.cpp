@@ -55,7 +55,7 @@ private:
       Value value = operand.get();
       Operation *def = value.getDefiningOp();
       if (def && def->getNumOperands() == 0)
-        continue; // made in any layout
+        continue; // such as a constant: computed in any layout
       Axes axes =
           product.layoutOf(product.rule.operands[operand.getOperandNumber()]);
       operand.set(gathered(op, operand, axes));
@@ -72,8 +72,9 @@ private:
     if (known)
       return known;
     if (Value source = scheme.keepGathered ? savedFrom(value) : Value()) {
-      // If the backward pass needs the gathered operand of a forward product,
-      // the gathered operand is saved instead of the rank's shard.
+      // `value` is an operand that the forward pass saves. If a product of the
+      // forward pass has gathered this operand, the gathered operand is saved
+      // instead of the rank's shard.
       auto forward = pinned.find({source, sharding});
       if (forward != pinned.end() && forward->second) {
         Value whole = forward->second;
@@ -85,8 +86,8 @@ private:
     return known = constrain(builder, value, axes);
   }
 
-  /// Constrains the results of a product to the layout in which it computes
-  /// them, which may be partial.
+  /// Constrains the results of a product to the layout in which the product
+  /// computes them. They may be partial sums.
   void pinResults(Operation *op, const Product &product) {
     OpBuilder builder(op->getContext());
     builder.setInsertionPointAfter(op);

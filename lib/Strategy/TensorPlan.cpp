@@ -19,8 +19,8 @@ void strategy::addAxes(Axes &axes, int64_t dim,
       axes[dim].push_back(axis);
 }
 
-/// If the operation sums over a dimension of a parameter, returns the index of
-/// this operand; otherwise nullopt.
+/// If the operation sums over a dimension of an operand that is a parameter,
+/// returns the index of this operand; otherwise nullopt.
 static std::optional<unsigned> contractedParameter(Operation *op,
                                                    const ShardingRule &rule) {
   for (auto [index, dims] : llvm::enumerate(rule.operands))
@@ -75,8 +75,8 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
     });
     return summed ? Side::In : Side::Out;
   };
-  // Of the contracted dimensions, and of those of the result, takes the chosen
-  // one or, if none is chosen, the largest.
+  // Selects one contracted dimension (`in`) and one dimension of the result
+  // (`out`): the chosen one or, if none is chosen, the largest.
   std::optional<int64_t> in, out;
   for (auto [dim, factors] : llvm::enumerate(dims)) {
     std::optional<int64_t> &best = sideOf(factors) == Side::In ? in : out;
@@ -149,16 +149,16 @@ ParameterPlans strategy::planParameters(
       ofArgument[arg] = &it->second;
   for (const DimClass *dims : chosen)
     for (auto [arg, dim] : dims->parameterDims) {
-      // If two dimensions of a parameter are chosen, only the first one is
-      // split, unless the layout splits them by different axes.
+      // If tensor parallelism could split two dimensions, it splits only the
+      // first one, unless the layout splits them by different axes.
       bool taken = llvm::any_of(ofArgument[arg]->colours, [](auto &colour) {
         return colour.has_value();
       });
       if (!taken || scheme.bySide)
         ofArgument[arg]->colours[dim] = Colour::Chosen;
     }
-  // The matrix products decide which classes of dimensions are hidden. Then the
-  // dimensions of these classes in all other parameters are marked hidden, too.
+  // The matrix products decide which dimensions are hidden. Then the dimensions
+  // of other parameters that are in the same DimClass are marked hidden, too.
   llvm::SmallDenseSet<unsigned> hidden, seen;
   forEachContraction(
       func, [&](Operation *op, ShardingRule &rule, unsigned operand) {
@@ -306,7 +306,7 @@ Product strategy::makeProduct(Operation *op, ShardingRule rule,
                               const TensorScheme &scheme,
                               const Colours &colours) {
   Product product;
-  Axes axes(rule.factors.size()); // an axis serves one factor
+  Axes axes(rule.factors.size()); // by factor; an axis splits one
   for (auto [dim, made] : llvm::enumerate(parameter))
     if (const auto &split = plan.product[dim]; split && made.size() == 1)
       addAxes(axes, made[0], scheme.compute(split->side, split->colour));
@@ -336,7 +336,7 @@ SmallVector<Operation *> strategy::leavesOf(Value gradient) {
   while (!open.empty()) {
     Operation *op = open.pop_back_val().getDefiningOp();
     if (!op)
-      continue; // the gradient accumulated so far
+      continue; // an argument: the gradient accumulated so far
     ShardingRule rule = ShardingRule::of(op);
     ArrayRef<unsigned> group = termsOf(rule);
     if (group.empty() || isa<dist::ConstrainOp>(op)) {
@@ -350,7 +350,7 @@ SmallVector<Operation *> strategy::leavesOf(Value gradient) {
 }
 
 /// Calls `visit(plan, gradient)` for each result of the function that is the
-/// gradient of a parameter in `plans`, which has the planned shardings.
+/// gradient of a parameter in `plans`; `plan` is the plan of this parameter.
 template <typename Plans, typename Visit>
 static void forEachGradient(func::FuncOp func, Plans &plans, Visit visit) {
   Operation *terminator = func.getBody().front().getTerminator();

@@ -21,7 +21,9 @@ struct ProductDim {
 
 struct ParameterPlan {
   mlir::RankedTensorType type;
-  /// For each dimension.
+  /// The following three fields have an entry for each dimension: its colour,
+  /// if it has one; how products use it, if they read it split; and the axes
+  /// that split it while the parameter is stored.
   llvm::SmallVector<std::optional<Colour>> colours;
   llvm::SmallVector<std::optional<ProductDim>> product;
   Axes stored;
@@ -37,10 +39,11 @@ struct ParameterPlan {
 /// Plans by parameter name, in program order.
 using ParameterPlans = llvm::MapVector<llvm::StringRef, ParameterPlan>;
 
-/// Plans the sharding of each parameter of `func`: decides which of its
-/// dimensions are chosen or hidden (the colours of TensorScheme.h), and whether
-/// products contract them. `chosen` has the classes of dimensions that tensor
-/// parallelism splits, the preferred ones first. `isSplittable(size, axes)`
+/// Plans the sharding of each parameter of `func`: decides which dimensions of
+/// the parameter tensor parallelism splits ("chosen"), which are the hidden
+/// size ("hidden"), and whether products contract them. `chosen` lists the
+/// dimensions that may be split (each DimClass has corresponding dimensions of
+/// several parameters), the preferred ones first. `isSplittable(size, axes)`
 /// returns whether a dimension of this size can be split without too much
 /// padding.
 ParameterPlans planParameters(
@@ -75,7 +78,8 @@ private:
   bool sequence = false;
 };
 
-/// Appends those axes of `more` that `axes` does not have yet.
+/// Appends to `axes[dim]` those axes of `more` that split no dimension in
+/// `axes` yet.
 void addAxes(Axes &axes, int64_t dim, llvm::ArrayRef<dist::AxisRefAttr> more);
 
 /// A product with a parameter, or a product that computes a parameter's
@@ -86,11 +90,12 @@ struct Product {
   bool makesGradient = false;
 
   Axes layoutOf(const TensorFactors &dims) const;
-  /// Returns the axes over which result `index` is a partial sum if the factors
-  /// are split like this.
+  /// Returns the axes over which result `index` of the product is a partial sum
+  /// if `factors` split the product's factors.
   TensorScheme::List partialOf(unsigned index) const;
 };
-/// `parameter`: the factors of the parameter's dimensions.
+/// Describes the product `op`. `parameter` lists the factors of each dimension
+/// of the parameter or, if the product computes a gradient, of the gradient.
 Product makeProduct(mlir::Operation *op, ShardingRule rule,
                     const TensorFactors &parameter, const ParameterPlan &plan,
                     const TensorScheme &scheme, const Colours &colours);

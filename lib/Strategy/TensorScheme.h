@@ -1,14 +1,15 @@
-// The mesh axes that split each dimension under the layouts of tensor
-// parallelism: Megatron's in one dimension (Shoeybi et al., 2019), with its
-// sequence parallelism (Korthikanti et al., 2022); 2D, SUMMA on a grid (Xu et
-// al., 2021); 2.5D (Wang et al., 2021); 3D (Bian et al., 2021).
+// Defines, for each layout of tensor parallelism, the mesh axes that split each
+// dimension. The layouts are "1d" (Megatron; Shoeybi et al., 2019), optionally
+// with Megatron's sequence parallelism (Korthikanti et al., 2022); "2d" (SUMMA
+// on a grid; Xu et al., 2021); "2.5d" (Wang et al., 2021); and "3d" (Bian et
+// al., 2021).
 //
-// A dimension of features is of one of two kinds, called colours in the code.
-// Dimensions that Megatron's layout splits (heads, MLP width, vocabulary) are
-// chosen. The other dimension of a parameter with a chosen dimension (the
-// hidden size) is hidden. A value with a chosen dimension is called inner, one
-// with a hidden dimension outer. A product with a parameter maps an outer value
-// to an inner one, or the reverse.
+// The code uses these words: a feature dimension has one of two "colours". It
+// is "chosen" if Megatron's layout splits it (heads, MLP width, vocabulary),
+// and "hidden" if it is the other dimension of a parameter that has a chosen
+// dimension (the hidden size). An "inner" value has a chosen dimension, an
+// "outer" value a hidden one. A product with a parameter maps an outer value to
+// an inner one, or the reverse.
 
 #ifndef CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
 #define CLEAVE_LIB_STRATEGY_TENSORSCHEME_H
@@ -26,7 +27,8 @@ struct TensorScheme {
   using List = llvm::SmallVector<dist::AxisRefAttr>;
 
   /// The axes that split the batch, the positions and the features of a value
-  /// between products.
+  /// between products: `outer` for values with a hidden dimension, `inner` for
+  /// values with a chosen dimension.
   struct State {
     List batch, sequence, features;
   };
@@ -35,7 +37,7 @@ struct TensorScheme {
   /// that split the batch both in outer values (those with a hidden dimension)
   /// and in inner values (those with a chosen dimension).
   List inputs;
-  /// The batch axes during a product with a parameter.
+  /// The axes that split the batch during a product with a parameter.
   List computeBatch;
   /// Below are the axes that split each dimension of a parameter during a
   /// product. If `bySide` is true (2D and 2.5D), they depend on whether the
@@ -49,9 +51,9 @@ struct TensorScheme {
   /// axes before products.
   List gathered;
   /// The axes by which other strategies, such as data parallelism, split the
-  /// batch (`samples`) and the positions. If the tensor-parallel layout also
-  /// splits the batch, its axes are minor to `samples`. Ranks along these axes
-  /// have different data.
+  /// batch (`samples`) and the positions (`positions`), so ranks along these
+  /// axes have different data. If the tensor-parallel layout also splits the
+  /// batch, its axes are minor to `samples`.
   List samples, positions;
   /// Whether operands that were gathered for a product of the forward pass are
   /// saved for the backward pass.
@@ -70,9 +72,11 @@ struct TensorScheme {
   }
 };
 
-/// The scheme of `layout` over `axes` ("1d" has one axis), which follow the
-/// axes that already split the batch and the positions. `sequence`: Megatron's
-/// sequence parallelism on the axis of "1d".
+/// Returns the axes of the tensor-parallel layout `layout` ("1d", "2d", "2.5d"
+/// or "3d") over the mesh axes `axes` ("1d" has one axis). `batchAxes` and
+/// `sequenceAxes` are the axes by which other strategies already split the
+/// batch and the positions. `sequence` selects Megatron's sequence parallelism
+/// along the axis of "1d".
 TensorScheme makeScheme(mlir::MLIRContext *context, llvm::StringRef layout,
                         llvm::ArrayRef<std::string> axes,
                         llvm::ArrayRef<std::string> batchAxes,

@@ -24,13 +24,14 @@ Location locationOf(MLIRContext *context, StringRef node,
   return NameLoc::get(StringAttr::get(context, node), place);
 }
 
-/// Returns a text like "model.py:13", without the folder, which is one of the
-/// exporting machine.
+/// Returns a text like "model.py:13". The folder is left out, because it is one
+/// of the machine that exported the model.
 static std::string describeLine(StringRef file, unsigned line) {
   return (llvm::sys::path::filename(file) + ":" + Twine(line)).str();
 }
 
-/// Returns the line of a location in a file; "" for other locations.
+/// Returns a location in a file as a text like "model.py:13"; "" for other
+/// locations.
 static std::string lineOf(Location location) {
   auto file = dyn_cast<FileLineColLoc>(location);
   return file && file.getLine()

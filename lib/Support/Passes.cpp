@@ -21,11 +21,11 @@ namespace cleave {
 
 struct PassFlags::State {
   DefaultTimingManager timing;
-  TimingScope root; ///< of all phases
+  TimingScope root; ///< contains the timers of all phases
   bool isParsed = false;
-  std::string folder; ///< of dumped phases; "": none
+  std::string folder; ///< for dumps of the IR; "": no dumps
   std::atomic<int> phases = 0;
-  std::atomic<bool> hasRun = false; ///< passes have run
+  std::atomic<bool> hasRun = false; ///< whether passes have run
 };
 
 /// The state of the process's only PassFlags object, or null if there is none.
@@ -43,7 +43,7 @@ void PassFlags::report() {
   state->isParsed = false;
   state->root = {};
   state->timing.print();
-  state->timing.setEnabled(false); // else printed again at the end
+  state->timing.setEnabled(false); // else printed again at exit
 }
 
 std::string PassFlags::parse(const char *program,

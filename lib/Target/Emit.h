@@ -27,8 +27,8 @@ mlir::LogicalResult emitBoundary(const BoundaryTable &table,
 /// into the boundary table.
 void readOffsets(mlir::func::FuncOp func, BoundaryTable &table);
 
-/// Returns the index of the parameter that an optimizer state or gradient
-/// belongs to, or -1.
+/// Returns the index in `table` of the parameter to which `buffer` (an
+/// optimizer state or a gradient) belongs; -1 for other buffers.
 int64_t parameterOf(const BoundaryTable &table, const BoundaryBuffer &buffer);
 
 /// Adds the grid and block sizes of kernels on CUDA devices to the program, and
@@ -79,7 +79,8 @@ private:
   program::Program &program;
   program::Action *action = nullptr;
   llvm::DenseMap<mlir::Value, int32_t> tokens;
-  /// The addresses of condition flags, by condition number.
+  /// The addresses of the flags that conditions of the function compute
+  /// (rt.condition), by the number of the condition.
   llvm::DenseMap<mlir::Attribute, program::BufferRef> flags;
   /// The indices of the actions that were emitted for loop bodies, by the name
   /// of the body.

@@ -22,8 +22,8 @@ int64_t target::parameterOf(const BoundaryTable &table,
     return named(buffer.name);
   if (buffer.role != nn::Role::State)
     return -1;
-  // The name of an optimizer state is PARAMETER.SLOT. A parameter name may
-  // contain dots, a slot name may not.
+  // An optimizer state is called PARAMETER.SLOT. The name of a parameter may
+  // contain dots, the name of a slot (a kind of state) may not.
   return named(StringRef(buffer.name).rsplit('.').first);
 }
 

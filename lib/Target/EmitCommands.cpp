@@ -22,7 +22,8 @@ static std::vector<int64_t> numbers(ArrayRef<int64_t> values) {
   return std::vector<int64_t>(values.begin(), values.end());
 }
 
-/// Triples (axis, pre, size).
+/// Converts triples (index of the mesh axis, pre, size) to sub-axes; see
+/// program::SubAxis.
 static std::vector<program::SubAxis> subAxes(ArrayRef<int64_t> triples) {
   std::vector<program::SubAxis> axes;
   for (; !triples.empty(); triples = triples.drop_front(3))
@@ -39,8 +40,10 @@ program::StringId CommandEmitter::intern(StringRef text) {
   return entry->second;
 }
 
-/// All launches of a kernel have the same operand types, and read equally far
-/// past the ends of their operands.
+/// Returns the index of the kernel in the program, and adds the kernel if it is
+/// new. The operands of its first launch describe it, because all launches of a
+/// kernel have the same operand types, and read equally far past the ends of
+/// their operands.
 uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
   auto [entry, isNew] =
       kernels.try_emplace(op.getKernel(), program.kernels.size());
@@ -62,8 +65,9 @@ uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
   return entry->second;
 }
 
-/// Adds rank-dependent offset terms. Operations state them in elements, a
-/// BufferRef in bytes.
+/// Adds terms that depend on the rank to the address `ref`. Each term consists
+/// of a sub-axis (three numbers) and an offset. Operations state the offset in
+/// elements of `width` bytes, a BufferRef in bytes.
 static void addTerms(program::BufferRef &ref, ArrayRef<int64_t> terms,
                      int64_t width) {
   for (; !terms.empty(); terms = terms.drop_front(4))
@@ -330,7 +334,8 @@ LogicalResult CommandEmitter::emit(Operation *op) {
   if (isa<rt::AliasOp, rt::ConditionOp, func::ReturnOp>(op))
     return success();
   program::Command command;
-  // If another action computes the condition, its flag is not known here.
+  // The flag of a condition that another action computes is not known here. The
+  // command then always runs, which is allowed (Condition.h).
   if (Attribute when = op->getAttr(kWhenAttrName); when && flags.contains(when))
     command.when = flags[when];
   if (auto interface = dyn_cast<rt::CommandOpInterface>(op))

@@ -79,7 +79,7 @@ LogicalResult target::describeLaunches(ModuleOp module,
     auto launch = launches.find(kernel.symbol);
     if (launch == launches.end())
       return module.emitError("has no kernel @") << kernel.symbol;
-    // The axis indices follow the kernel's arguments.
+    // After its arguments a kernel takes one more, the rank's axis indices.
     if (launch->second.arguments != kernel.numArgs + 1)
       return module.emitError("internal error: kernel @")
              << kernel.symbol << " takes " << launch->second.arguments - 1

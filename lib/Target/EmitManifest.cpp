@@ -83,7 +83,9 @@ static ManifestTensor tensorOf(const BoundaryBuffer &buffer) {
   return tensor;
 }
 
-/// A count of a router's slots: `chosen` or `taken`.
+/// Records the buffer that counts a router's pairs of a token and an expert:
+/// all pairs of each expert (`chosen`), or the pairs that were not dropped
+/// (`taken`).
 static void noteCount(Manifest &manifest, nn::RouterAttr router,
                       const BoundaryBuffer &buffer) {
   std::string name = router.getName().str();
@@ -122,7 +124,8 @@ public:
     manifest.unread = info.unread;
     addCounts();
     shareSources();
-    // If a model's inputs have no batch dimension, a call computes one sample.
+    // If a model's inputs have no batch dimension, a call of @forward computes
+    // one sample.
     manifest.batch = info.batch
                          ? info.batch
                          : std::max<int64_t>(1, samples) * info.microbatches;
@@ -143,7 +146,7 @@ private:
       return;
     int64_t ranks = schedule->table.ranks;
     for (auto &[axis, size] : manifest.mesh)
-      if (axis == schedule->axis) // of which a stage has one rank
+      if (axis == schedule->axis) // its size is 1 within a stage
         size = ranks;
     manifest.ranks *= ranks;
   }
@@ -304,11 +307,11 @@ private:
   const BoundaryTable &table;
   const std::optional<PipelineSchedule> &schedule;
   Manifest manifest;
-  /// The inputs that @forward reads; the loss may read more inputs, such as
+  /// The inputs that @forward reads. @loss may read more inputs, such as
   /// labels.
   std::set<int64_t> ofForward;
   bool hasForward = false;
-  std::map<std::string, std::string> countOf; // by parameter
+  std::map<std::string, std::string> countOf; // name of the count, by parameter
   int64_t samples = 0;
 };
 

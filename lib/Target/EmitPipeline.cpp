@@ -191,8 +191,9 @@ LogicalResult PipelineEmitter::layOut() {
           failed(emitInstance(*instances[{rank, stage}], emitter)))
         return failure();
   }
-  // If a stage is on several ranks, the host reads the values of the rank that
-  // owns it.
+  // If a stage is on several ranks, the buffers of the rank that owns the stage
+  // come first in the program, because the host reads a value from the first
+  // rank that has it.
   for (bool owners : {true, false})
     for (auto &[place, instance] : instances)
       if (isOwner(*instance) == owners && failed(emitVisible(*instance)))
@@ -218,7 +219,7 @@ LogicalResult PipelineEmitter::emitInstance(Instance &instance,
     if (failed(emitter.emit(func)))
       return failure();
     program::Action &action = program.actions.back();
-    // NAME.STAGE
+    // The function is called NAME.STAGE.
     std::string name = func.getName().rsplit('.').first.str();
     instance.actions[name] = program.actions.size() - 1;
     instance.functions[name] = func;
@@ -421,7 +422,7 @@ int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
   }
   if (message.parts.empty())
     return -1;
-  if (floats || halves) { // else bytes of several types
+  if (floats || halves) { // mixed types are sent as U8
     message.dtype = floats ? program::DType::F32 : program::DType::BF16;
     int64_t size = program::sizeOf(message.dtype);
     for (program::Transfer &part : message.parts)

@@ -28,16 +28,16 @@ private:
   /// The memory of values with the same lifetime (`pipe.slot`), divided into
   /// equal slots: one slot for every microbatch in flight.
   struct Slots {
-    int64_t arena = 0; ///< among those of the instance
+    int64_t arena = 0; ///< index into Instance::arenas
     int64_t bytes = 0; ///< of one slot
     int64_t count = 1;
-    std::vector<int> slotOf; ///< by microbatch; empty: one slot
+    std::vector<int> slotOf; ///< by microbatch; empty: all use slot 0
     int64_t indexOf(int microbatch) const {
       return microbatch < int(slotOf.size()) ? std::max(slotOf[microbatch], 0)
                                              : 0;
     }
   };
-  /// A stage on a pipeline rank.
+  /// A stage on a pipeline rank; a stage may be on several ranks.
   struct Instance {
     int rank = 0, stage = 0;
     /// Maps arena numbers of this stage's own module to arena numbers of the
@@ -100,8 +100,8 @@ private:
   // Stages on several ranks (EmitReplicas.cpp).
   void findMicrobatches();
   llvm::ArrayRef<int> microbatchesOf(const Instance &instance) const;
-  /// The ranks that hold the stage, ascending; and the rank among them that
-  /// runs microbatch 0.
+  /// ranksOf returns the ranks that hold the stage, in ascending order. ownerOf
+  /// returns the one of them that runs microbatch 0.
   llvm::SmallVector<int> ranksOf(int stage) const;
   int ownerOf(int stage) const;
   bool isOwner(const Instance &instance) const;
@@ -131,8 +131,8 @@ private:
   void end();
   void push(decltype(program::Command::op) op, const std::string &source);
   /// Emits a call of an action of a stage, for one microbatch. `version` is the
-  /// version of the weights that it uses; the default is the version of the
-  /// microbatch.
+  /// version of the weights that the action uses; by default, the version that
+  /// is assigned to the microbatch.
   void call(const Instance &instance, llvm::StringRef action, int microbatch,
             const std::string &label,
             std::optional<int> version = std::nullopt);

@@ -11,8 +11,9 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-/// Checks the memory of each rank of a pipeline. The pass rt-check-fit cannot
-/// do this, because the schedule decides how many slots a rank has.
+/// Checks that the memory of each rank of a pipeline fits into `limit`. The
+/// pass rt-check-fit cannot do this, because the schedule decides how many
+/// microbatches a rank keeps in memory at the same time.
 static LogicalResult checkFits(ModuleOp module, const program::Program &program,
                                int64_t limit) {
   uint32_t classes = *llvm::max_element(program.rankClass) + 1;
@@ -49,7 +50,7 @@ static LogicalResult emitActions(ModuleOp module, program::Program &program) {
   FailureOr<BoundaryTable> table = BoundaryTable::collect(module);
   if (failed(table))
     return failure();
-  // Reads the addresses of rt-plan-memory.
+  // Reads the addresses that rt-plan-memory assigned to the buffers.
   for (func::FuncOp func : actionsOf(module)) {
     if (!func->hasAttr(rt::kLifetimesAttr))
       return func.emitOpError("has no planned memory");

@@ -1,10 +1,11 @@
 // Emits stages that are on several ranks, which divide the microbatches between
 // them (Chimera).
 //
-// The rank that runs microbatch 0 owns the stage. Only the owner evaluates, and
-// only its value is included in sums over all stages. The other ranks have
-// equal parameters and state, which stay equal, because the gradients are
-// summed over all ranks of the stage before the update.
+// The rank that runs microbatch 0 owns the stage. Only the owner runs
+// evaluations, and only the owner contributes to sums over all stages. The
+// other ranks of the stage have equal parameters and state. These stay equal,
+// because the gradients are summed over all ranks of the stage before the
+// update.
 
 #include "EmitPipeline.h"
 

@@ -1,4 +1,5 @@
-// Parameters that UNSHARD gathers and RESHARD frees.
+// Assigns arenas to the parameters that the pipeline action UNSHARD gathers and
+// RESHARD frees.
 
 #include "EmitPipeline.h"
 

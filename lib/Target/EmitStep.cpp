@@ -37,7 +37,7 @@ void PipelineEmitter::loadStored(const Instance &own, int microbatch,
       continue;
     const BoundaryBuffer *slot =
         bufferOf(own, (name + ".slot").str(), nn::Role::Residual);
-    if (slot) // or the stage does not read the input
+    if (slot) // null if the stage does not read the input
       copy(address(own, buffer, microbatch), address(own, *slot, microbatch),
            bytesOfType(buffer.type), label);
   }
@@ -65,7 +65,7 @@ void PipelineEmitter::emitTransfer(const Instance &own,
       forward ? SmallVector<StringRef>{kForwardPart}
               : SmallVector<StringRef>{kInputPart, kBackwardPart};
   SmallVector<std::string> names = handedOver(from, to, makers, role);
-  if (entry.peer == own.rank) { // once, at the receiving stage
+  if (entry.peer == own.rank) { // one copy, emitted for the receive
     if (!sends)
       for (const std::string &name : names)
         copy(address(from, *bufferOf(from, name, role), action.microbatch),
@@ -116,7 +116,7 @@ LogicalResult PipelineEmitter::emitStep(int rank) {
       call(own, kUnshardFunc, 0, label);
       break;
     case ActionKind::Reshard:
-      break; // another stage may take the place
+      break; // the arena is free for another stage
     case ActionKind::ReduceGrad:
       call(own, kReduceGradFunc, 0, label);
       break;

@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::target;
 
-/// Emits the update of one rank, which consists of parts of its stages' @update
-/// with sums over stages between them.
+/// Emits the update of one rank: the parts of @update of its stages, with sums
+/// over the stages of all ranks between the parts.
 class PipelineEmitter::RankUpdate {
 public:
   RankUpdate(PipelineEmitter &emitter, int rank)
@@ -39,7 +39,7 @@ private:
     return found == functions.end() ? func::FuncOp() : found->second;
   }
 
-  /// Returns the stages of this rank that contribute to the sum.
+  /// Returns the stages of this rank that contribute to the sum over stages.
   std::vector<int> stagesOf(const StageSum &sum) const {
     std::vector<int> here;
     for (int stage : sum.stages)
@@ -181,7 +181,7 @@ private:
   int rank;
   const std::vector<int> &own;
   std::vector<StageSum> sums;
-  std::map<int, int> done; // parts that have run, by stage
+  std::map<int, int> done; // number of emitted parts, by stage
 };
 
 LogicalResult PipelineEmitter::emitUpdate(int rank) {

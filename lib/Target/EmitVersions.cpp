@@ -3,10 +3,10 @@
 // one version of the weights, so that a backward pass reads the version that
 // its forward pass read, while later forward passes read newer versions.
 //
-// Version v is the result of v updates, one per microbatch. Of n slots it is in
-// slot v mod n. The last update of a step is @update. No microbatch is in
-// flight then, so its result is written to slot 0, which the host sees and with
-// which the next step begins.
+// Version v is the result of v updates, one per microbatch. With n slots,
+// version v is in slot v mod n. The last update of a step is the function
+// @update that the host runs. No microbatch is in flight then, so its result is
+// written to slot 0, which the host sees and with which the next step begins.
 
 #include "EmitPipeline.h"
 

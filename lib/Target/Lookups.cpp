@@ -24,8 +24,9 @@ struct Box {
   /// For each dimension of the value, the corresponding dimension of the
   /// argument; -1 for a dimension of size 1.
   Dims dims;
-  /// True if `dims` is known. It is unknown if the whole argument was reshaped
-  /// arbitrarily.
+  /// True if `dims` is known. It is unknown after a reshape that merges or
+  /// splits dimensions (only the whole argument may be reshaped so), and after
+  /// a broadcast that adds dimensions.
   bool isOrdered = true;
   /// The number of low bits of the argument that the value keeps,
   /// sign-extended.
@@ -62,7 +63,7 @@ std::optional<Box> through(Operation *op, Box box, bool whole) {
         continue;
       int64_t step = slice.getStrides()[place],
               first = slice.getOffsets()[place];
-      if (step < 0) { // the same elements, from the other end
+      if (step < 0) { // the same elements in reverse order
         first += (to[place] - 1) * step;
         step = -step;
       }
@@ -84,8 +85,8 @@ std::optional<Box> through(Operation *op, Box box, bool whole) {
     for (auto [place, dim] : llvm::enumerate(broadcast.getDims()))
       dims[dim] = box.isOrdered ? box.dims[place] : -1;
     box.dims = dims;
-    // Along a dimension in which the operand is repeated, each tile of the
-    // result contains all elements of the operand.
+    // After a broadcast that adds dimensions, `dims` no longer describes the
+    // value, so slices of it are not followed.
     box.isOrdered &= to.size() == from.size();
     return box;
   }

@@ -1,4 +1,5 @@
-// Proves every emitted pipeline program.
+// Proves that every emitted pipeline program follows its schedule and cannot
+// deadlock (VerifyProgram.h).
 
 #include "EmitPipeline.h"
 
@@ -13,8 +14,9 @@ using namespace cleave;
 using namespace cleave::target;
 using namespace cleave::pipeline;
 
-/// Returns the traits of each stage, which follow from its functions and are
-/// not in the table.
+/// Returns the properties of each stage that its functions determine: whether
+/// it reduces gradients, and whether its weight gradients read gathered
+/// weights. The table of the schedule does not contain them.
 static std::vector<StageTraits> traitsOf(ModuleOp module, int stages) {
   std::vector<StageTraits> traits(stages);
   for (int stage = 0; stage < stages; ++stage) {

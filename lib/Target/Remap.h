@@ -14,7 +14,7 @@ namespace cleave::target {
 /// old arena numbers by new ones.
 class Remap {
 public:
-  /// The new arena numbers, by old arena number.
+  /// For each old arena number, the new one.
   std::vector<int32_t> arenas;
 
   template <class... T> void operator()(T &...x) { (visit(x), ...); }

@@ -1,7 +1,8 @@
 // Functions of the CUDA driver and of NVIDIA's libraries.
 //
-// They are found when they are first needed: a program that runs on CPUs needs
-// none of them, and a machine that compiles for GPUs needs no driver.
+// They are looked up when they are first needed, because a program that runs on
+// CPUs needs none of them, and a machine that compiles for GPUs needs no
+// driver.
 #ifndef CLEAVE_RUNTIME_CUDA_API_H
 #define CLEAVE_RUNTIME_CUDA_API_H
 
@@ -143,8 +144,9 @@ const DriverApi &driver();
 const BlasApi &blas();
 const NcclApi &nccl();
 
-// Throw Error unless the status is success: "WHAT: CUDA_ERROR_NAME (text)". Out
-// of memory is OUT_OF_MEMORY, everything else RANK_FAILED.
+// Throw Error unless the status is success. The message is "WHAT:
+// CUDA_ERROR_NAME (text)". The error's code is OUT_OF_MEMORY if memory is
+// exhausted, otherwise RANK_FAILED.
 void check(CUresult status, const std::string &what);
 void check(cublasStatus_t status, const std::string &what);
 void check(ncclResult_t status, const std::string &what);

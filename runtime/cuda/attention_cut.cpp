@@ -10,7 +10,7 @@ using namespace cleave::cuda;
 using program::Attention;
 
 namespace {
-constexpr int64_t mostFeatures = 128; // of its gradient on all devices
+constexpr int64_t mostFeatures = 128; // of cuDNN's gradient on all devices
 constexpr int64_t most = int64_t(1) << 30;
 // A reserve in the workspace for small buffers of cuDNN's engines. It is added
 // to the bytes that are computed from the sizes of the attention.
@@ -75,9 +75,9 @@ std::optional<AttentionDiagonal> cuda::diagonalOf(const Attention &x,
 
   // Key j is (i + shift) - j positions before query i.
   int64_t shift = x.queryOffset - x.keyOffset;
-  int64_t farthest = x.qLen - 1 + shift; // before
+  int64_t farthest = x.qLen - 1 + shift; // of a key before a query
   if (!x.causal)
-    farthest = std::max(farthest, x.kLen - 1 - shift); // or after
+    farthest = std::max(farthest, x.kLen - 1 - shift); // or after it
   bool hasWindow = x.window > 0 && farthest >= x.window;
   bool isCausal = x.causal && shift < x.kLen - 1;
   if (hasWindow && !isCausal)

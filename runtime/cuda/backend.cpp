@@ -175,7 +175,7 @@ private:
   Device &device;
   Kernels &kernels;
   std::shared_ptr<ProgramModule> module;
-  const bool synchronises; // after each command, to know which one failed
+  const bool synchronises; // after each command, to find the failing one
   const bool replays;
   Allocator allocator = Allocator::Driver;
   Stream compute;
@@ -186,7 +186,7 @@ private:
   // and captured in the second.
   std::map<const Action *, GraphExec> graphs;
   std::vector<Event> marks;
-  int64_t markedFirst = 0; // by the host's clock
+  int64_t markedFirst = 0; // time of mark 0, in the host's clock
   std::function<void()> meanwhile;
 };
 } // namespace
@@ -200,7 +200,7 @@ Backend::Run CudaBackend::launch(const Launch &launch,
           grid = static_cast<unsigned>(kernel.grid),
           block = static_cast<unsigned>(kernel.block), &kernel,
           pointers = std::vector<void *>()]() mutable {
-    if (pointers.empty()) // of where the arguments are for good
+    if (pointers.empty()) // first call: `args` moves no more
       for (void *&arg : args)
         pointers.push_back(&arg);
     CUresult status =
@@ -303,7 +303,7 @@ void CudaBackend::makeMarks(size_t count) {
 }
 
 void CudaBackend::mark(size_t number) {
-  if (number == 0) { // nothing is under way, so the device passes it at once
+  if (number == 0) { // the stream is idle: the event completes at once
     copies.finish();
     markedFirst = traceClock();
   }
@@ -410,7 +410,7 @@ cuda::makeTransport(std::string_view kind, const TransportOptions &options,
       for (const std::unique_ptr<Backend> &backend : backends)
         static_cast<CudaBackend &>(*backend).setAllocator(Allocator::Nccl);
   };
-  if (neighbours.world) { // "nccl"
+  if (neighbours.world) { // several processes: "nccl"
     std::unique_ptr<Store> store = makeWorldStore(neighbours);
     compareDevices(*store, neighbours, options.timeoutSeconds,
                    *ranks.front().device);

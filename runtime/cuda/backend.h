@@ -23,8 +23,8 @@ struct RankStream {
 std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
                                                    const SessionShape &shape);
 
-// `kind` is the transport: "local", "nccl" or "auto". If other processes take
-// part (`neighbours`), it must be "nccl".
+// Creates the transport `kind`: "local", "nccl" or "auto". If other processes
+// take part (`neighbours`), it must be "nccl".
 std::unique_ptr<Transport>
 makeTransport(std::string_view kind, const TransportOptions &options,
               const SessionShape &shape, Counters &counters,

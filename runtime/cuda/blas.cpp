@@ -50,8 +50,8 @@ cudaDataType typeOf(DType type) {
                                : CUDA_R_32F;
 }
 
-// The part of the epilogue that cuBLASLt computes; a kernel of ours computes
-// the rest.
+// The part of the epilogue that cuBLASLt computes. A kernel of the runtime
+// computes the other parts.
 struct Fused {
   bool bias = false, activation = false, sums = false;
   // True if cuBLASLt uses an auxiliary array: it writes the activation's
@@ -60,8 +60,8 @@ struct Fused {
   bool aux = false;
 };
 
-// The array with the activation's operand: the product writes it if it has
-// preActivation, and reads it if it has derivativeAt. Null if the product has
+// Returns the array with the activation's operand, which the product writes if
+// it has preActivation and reads if it has derivativeAt; null if it has
 // neither.
 const char *auxOf(const Gemm &gemm, const GemmBuffers &buffers) {
   return static_cast<const char *>(
@@ -70,7 +70,8 @@ const char *auxOf(const Gemm &gemm, const GemmBuffers &buffers) {
                                      : nullptr);
 }
 
-// Whether the summed operand is cuBLASLt's A.
+// Returns whether the operand whose rows or columns are summed (Gemm::sums) is
+// cuBLASLt's A.
 bool sumsFirst(const Gemm &gemm, const BlasLayout &layout) {
   return (gemm.sumsOf == program::GemmOperand::A) != layout.isSwapped;
 }
@@ -101,7 +102,7 @@ public:
     result = store(layout.result, gemm.resultType());
   }
 
-  // Chooses an algorithm; returns false if there is none.
+  // Chooses an algorithm of cuBLASLt; returns false if there is none.
   bool choose(const Gemm &gemm, const Fused &fused) {
     fuse(gemm, fused);
     cublasLtMatmulPreference_t made = nullptr;
@@ -266,8 +267,8 @@ bool canSum(const Gemm &gemm, const GemmBuffers &buffers,
          isAligned(buffers.sums, epilogueAlignment);
 }
 
-// The epilogues to try with cuBLASLt, from the one that fuses most to the one
-// that fuses nothing, which always works.
+// Returns the epilogues to try with cuBLASLt: first the one that fuses most,
+// last the one that fuses nothing, which always works.
 std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
                            const BlasLayout &layout, bool allowTf32) {
   if (canSum(gemm, buffers, layout, allowTf32))
@@ -277,8 +278,8 @@ std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
   Fused most;
   most.bias = canFuse && hasBias && layout.isSwapped &&
               isAligned(buffers.bias, epilogueAlignment);
-  // For a ReLU, cuBLASLt would store a bit mask in place of the activation's
-  // operand.
+  // With a ReLU, cuBLASLt stores a bit mask and not the activation's operand,
+  // so a ReLU whose operand is needed is not fused.
   bool isGelu = gemm.activation == Activation::GeluTanh;
   most.activation = canFuse && most.bias == hasBias &&
                     (isGelu || (gemm.activation == Activation::Relu && !keeps));
@@ -300,7 +301,7 @@ std::vector<Fused> choices(const Gemm &gemm, const GemmBuffers &buffers,
   return out;
 }
 
-// The product by a kernel of ours.
+// Computes the product by a kernel of the runtime.
 Enqueue makeOwn(Kernels &kernels, const Gemm &gemm,
                 const GemmBuffers &buffers) {
   Gemm product = gemm;

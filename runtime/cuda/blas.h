@@ -9,7 +9,7 @@
 
 namespace cleave::cuda {
 
-// cuBLASLt of the current device.
+// The cuBLASLt handle of a device.
 class Blas {
 public:
   static Blas &of(Device &device);
@@ -20,12 +20,13 @@ private:
 };
 
 // Returns a call that computes the product by cuBLASLt if cuBLASLt supports the
-// layout and the type, else by the kernels of makePlainGemm(). If cuBLASLt
-// lacks a part of the epilogue, a kernel of ours runs after the product.
-// makeGemm() chooses the algorithm once, for all runs of the call. With
-// `allowTf32`, f32 products may round their operands to 10 bits of mantissa.
-// `isOwn` is set if our kernel computes the product although cuBLASLt supports
-// the layout and the type, because cuBLASLt offered no algorithm.
+// layout and the type, else by the kernels of makePlainGemm(). Parts of the
+// epilogue that cuBLASLt lacks are computed by another kernel after the
+// product. makeGemm() chooses the algorithm once, for all runs of the call.
+// With `allowTf32`, f32 products may round their operands to 10 bits of
+// mantissa. `isOwn` is set if makePlainGemm() computes the product although
+// cuBLASLt supports the layout and the type, because cuBLASLt offered no
+// algorithm.
 Enqueue makeGemm(Device &device, const program::Gemm &gemm,
                  const GemmBuffers &buffers, int64_t workspaceBytes,
                  bool allowTf32 = false, bool *isOwn = nullptr);

@@ -1,4 +1,5 @@
-// Finding leading dimensions and a batch.
+// Describes a product to cuBLASLt: finds leading dimensions and a batch
+// dimension.
 
 #include "blas_layout.h"
 
@@ -28,7 +29,8 @@ struct Problem {
   std::vector<Dim> batch;
 };
 
-// The matrix [rows, columns] with these strides, if cuBLASLt can read it.
+// Returns a matrix [rows, columns] with these strides in cuBLASLt's form;
+// nullopt if cuBLASLt cannot read it.
 std::optional<StoredMatrix> store(int64_t rows, int64_t columns, Strides at) {
   StoredMatrix out;
   if (rows == 1 || at.row == 1) {
@@ -116,8 +118,8 @@ std::optional<BlasLayout> cuda::layoutOf(const Gemm &gemm) {
     return std::nullopt;
   out.first = *first, out.second = *second, out.result = *result;
 
-  // The largest dimension becomes cuBLASLt's batch; the others become separate
-  // calls.
+  // The largest batch dimension becomes cuBLASLt's batch. The other batch
+  // dimensions become separate calls.
   auto largest = std::max_element(
       batch.begin(), batch.end(),
       [](const Dim &x, const Dim &y) { return x.size < y.size; });

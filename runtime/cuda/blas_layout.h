@@ -1,5 +1,5 @@
-// The layout of a product in cuBLASLt's terms: matrices whose columns are
-// contiguous.
+// The layout of a product in cuBLASLt's terms, in which matrices are
+// column-major.
 #ifndef CLEAVE_RUNTIME_CUDA_BLAS_LAYOUT_H
 #define CLEAVE_RUNTIME_CUDA_BLAS_LAYOUT_H
 
@@ -10,12 +10,12 @@
 
 namespace cleave::cuda {
 
-// A matrix as it is stored: element [i, j] at i + j * leading. With
-// `isTransposed` it is the transpose of the operand.
+// A matrix as cuBLASLt reads it: element [i, j] is at i + j * leading. With
+// `isTransposed`, it is the transpose of the operand.
 struct StoredMatrix {
   bool isTransposed = false;
   int64_t rows = 0, columns = 0, leading = 0;
-  int64_t stride = 0; // from one of the batch to the next
+  int64_t stride = 0; // between matrices of the batch
 };
 
 // The product D = first x second for a batch of matrices. If isSwapped, D is
@@ -25,8 +25,8 @@ struct BlasLayout {
   bool isSwapped = false;
   StoredMatrix first, second, result;
   int64_t batch = 1;
-  // The product is computed once for each entry, with a, b and c moved by these
-  // offsets.
+  // The product is computed once for each entry, with a, b and c displaced by
+  // the entry's offsets in elements.
   struct Offsets {
     int64_t a = 0, b = 0, c = 0;
   };

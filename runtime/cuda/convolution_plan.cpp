@@ -15,7 +15,8 @@ using program::ConvolutionKind;
 using program::DType;
 
 namespace {
-// Workspace for tables of offsets and other fixed needs of engines.
+// Workspace for cuDNN's tables of offsets and other small arrays of its
+// engines.
 constexpr int64_t fixed = int64_t(64) << 10;
 constexpr int64_t mostParts = 8, mostPartBytes = int64_t(32) << 20;
 constexpr int64_t most = int64_t(1) << 30;
@@ -55,7 +56,7 @@ ConvolutionProduct cuda::productOf(const Convolution &x) {
 
 bool cuda::fitsKernels(const Convolution &x) {
   ConvolutionProduct sizes = productOf(x);
-  // The extent of a window.
+  // The kernels compute positions as sums of two terms, each at most `reach`.
   int64_t reach = 0;
   for (size_t i = 0; i < x.input.size(); ++i)
     for (int64_t last :

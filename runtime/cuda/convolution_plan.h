@@ -7,8 +7,8 @@
 
 namespace cleave::cuda {
 
-// The convolution as one matrix product per group, as the runtime's kernels
-// compute it.
+// The sizes of the matrix product (one per group) by which the runtime's
+// kernels compute the convolution.
 struct ConvolutionProduct {
   int64_t rows = 0, columns = 0, depth = 0;
 
@@ -17,15 +17,15 @@ struct ConvolutionProduct {
 };
 ConvolutionProduct productOf(const program::Convolution &convolution);
 
-// Returns whether all indices that our CUDA kernels compute for this
+// Returns whether all indices that the runtime's CUDA kernels compute for this
 // convolution, and the number of their thread blocks, fit into 31 bits.
 bool fitsKernels(const program::Convolution &convolution);
 
-// Returns the workspace for cuDNN's engines in bytes. Some engines convert x, w
-// and y so that channels are innermost, in units of 8; engines for filter
-// gradients also keep several partial sums in f32. If that would exceed 1 GiB,
-// a small workspace is returned, for engines that read the arrays directly.
-// Returns 0 if cuDNN is not used.
+// Returns the bytes of workspace for cuDNN's engines; 0 if cuDNN is not used.
+// Some engines convert x, w and y so that channels are innermost, in blocks of
+// 8; engines for filter gradients also keep several partial sums in f32. If the
+// converted arrays and partial sums would exceed 1 GiB, the workspace is only
+// for engines that read the arrays directly.
 int64_t dnnConvolutionBytes(const program::Convolution &convolution);
 
 } // namespace cleave::cuda

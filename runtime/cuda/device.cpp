@@ -1,4 +1,4 @@
-// Devices, streams, events.
+// CUDA devices and their memory, streams and events.
 
 #include "device.h"
 

@@ -47,7 +47,7 @@ using Event = Owned<CUevent, destroyEvent>;
 using Module = Owned<CUmodule, unloadModule>;
 using GraphExec = Owned<CUgraphExec, destroyGraph>;
 
-Stream makeStream(); // does not wait for the default stream
+Stream makeStream(); // not ordered with the default stream
 Event makeEvent(bool timed = false);
 
 // The allocator of device memory. NCCL's collectives can use memory from NCCL's
@@ -56,7 +56,7 @@ Event makeEvent(bool timed = false);
 // driver's is used.
 enum class Allocator { Driver, Nccl };
 
-// Bytes of a device, zeroed, at a multiple of 256.
+// Owns device memory. It is zeroed, and begins at a multiple of 256 bytes.
 class DeviceMemory {
 public:
   DeviceMemory() = default;
@@ -79,9 +79,10 @@ private:
 // A device's primary context, which lives as long as the process.
 class Device {
 public:
-  // The device of the `index`-th rank of this machine. Ranks are assigned in
-  // turn to the devices that this process sees. A launcher may have hidden some
-  // devices from the process, so `index` may exceed their number.
+  // Returns the device of rank `index`, counted over the ranks of this machine.
+  // Ranks are assigned in turn to the devices that this process sees. A
+  // launcher may have hidden some devices from the process, so `index` may
+  // exceed their number.
   static Device &of(int index);
   static int count();
 

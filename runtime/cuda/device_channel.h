@@ -26,9 +26,9 @@ private:
   friend class DeviceMessage;
 
   const TransportOptions &options;
-  std::mutex mutex; // guards messages, too
+  std::mutex mutex; // also guards the fields of messages
   std::condition_variable changed;
-  std::deque<DeviceMessage *> waiting; // all of one side
+  std::deque<DeviceMessage *> waiting; // all sends or all receives
   bool isAborted = false;
 };
 

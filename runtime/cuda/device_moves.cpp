@@ -1,4 +1,4 @@
-// Copies and reductions of transfers on a device.
+// Enqueues the copies and reductions of collectives on a device.
 
 #include "device_moves.h"
 
@@ -43,9 +43,9 @@ void Transfers::zero(char *dst, int64_t bytes) {
           describe(*current));
 }
 
-// Notes the byte ranges that a strided copy reads or writes: one range for each
-// row if there are few rows, else a single range from the first byte to the
-// last one.
+// Adds to `accesses` the byte ranges that a strided copy reads or writes: one
+// range for each row if there are few rows, else a single range from the first
+// to the last byte.
 static void addAccesses(std::vector<Access> &accesses, const char *at,
                         const StridedCopy &copy,
                         const std::vector<int64_t> &strides, bool written) {
@@ -111,7 +111,7 @@ void Transfers::retile(const Runs &dst, const ConstRuns &src, int64_t count,
   int64_t shorter = std::min(dst.run, src.run);
   int64_t longer = std::max(dst.run, src.run), s = elementSize;
   if (longer % shorter == 0) {
-    // [longer runs, shorter ones in each, elements]
+    // The elements as an array [longer runs, shorter runs in each, elements].
     auto strides = [&](int64_t run, int64_t stride) {
       return run == longer ? std::vector<int64_t>{stride * s, shorter * s, s}
                            : std::vector<int64_t>{longer / shorter * stride * s,

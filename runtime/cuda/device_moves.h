@@ -14,7 +14,7 @@ public:
   explicit Transfers(const RankStream &rank)
       : rank(rank), stream(makeStream()), kernels(Kernels::of(*rank.device)) {}
 
-  // Later calls belong to this collective.
+  // Sets the collective to which the following calls belong.
   void begin(const CollectiveCall &call);
 
   void copy(char *dst, const char *src, int64_t bytes);
@@ -30,8 +30,8 @@ public:
   // Sets the element type and the operation of `reduction` to those of the
   // call, and enqueues it.
   void reduce(Reduction &reduction, const CollectiveCall &call);
-  // Writes one box of the target tile of an exchange. The box is the reduction
-  // over the boxes of its senders, or zeros if there is no sender.
+  // Writes one rectangular part ("box") of the target tile of an exchange: the
+  // reduction over the senders' parts, or zeros if there is no sender.
   void box(const program::ExchangePiece &piece, char *dst,
            const std::vector<int64_t> &dstStrides,
            const std::vector<const char *> &from,

@@ -17,8 +17,9 @@ using program::Attention;
 using program::AttentionRef;
 
 namespace {
-// The key of a cached plan: everything that the plan depends on. Scalars and
-// addresses do not belong to it, as they are given at each execution.
+// Returns the key under which a plan is cached: everything that the plan
+// depends on. Scalars and addresses are not in the key, because they are given
+// at each execution.
 std::vector<int64_t> keyOf(const Attention &x,
                            const AttentionDiagonal &diagonal) {
   std::vector<int64_t> key{x.backward,
@@ -55,7 +56,7 @@ public:
              const AttentionDiagonal &diagonal, const DnnEntry &entry)
       : dnn(dnn), entry(entry), what(describe(x)), scale(float(x.scale)),
         window(float(diagonal.window)), shift(int32_t(diagonal.shift)) {}
-  DnnCommand(const DnnCommand &) = delete; // packs hold addresses of members
+  DnnCommand(const DnnCommand &) = delete; // `packs` point to members
 
   void add(const std::vector<std::pair<int64_t, void *>> &arrays,
            void *workspace) {
@@ -95,8 +96,8 @@ private:
 };
 
 // The arrays of an attention command, with their ids in the cuDNN graph. from()
-// returns, for each array, the address at which the data of sample `batch` and
-// KV head `head` begins.
+// returns pairs of the id of an array and the address at which its data of
+// sample `batch` and KV head `head` begins.
 struct Arrays {
   struct One {
     int64_t id;

@@ -1,4 +1,4 @@
-// Attention as a graph of cuDNN's.
+// Builds cuDNN graphs that compute attention.
 
 #include "dnn_attention.h"
 
@@ -17,8 +17,9 @@ constexpr size_t leastVersion = 91900;
 constexpr cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
 constexpr cudnnDataType_t i32 = CUDNN_DATA_INT32, flag = CUDNN_DATA_BOOLEAN;
 
-// Describes [batch, position, n, g, feature] to cuDNN as [batch, head,
-// position, feature], with the heads [n, g] in one dimension.
+// Converts the strides of an array [batch, position, n, g, feature] to a cuDNN
+// tensor [batch, head, position, feature], with the heads [n, g] in one
+// dimension.
 DnnShape shapeOf(const AttentionRef &ref, int64_t b, int64_t length, int64_t n,
                  int64_t g, int64_t width, const char *name) {
   auto refuse = [&](const char *why) {
@@ -33,7 +34,7 @@ DnnShape shapeOf(const AttentionRef &ref, int64_t b, int64_t length, int64_t n,
                {strides[0], g > 1 ? strides[3] : strides[2], strides[1], 1}};
   int64_t span = width;
   for (int i : {2, 1, 0}) {
-    // Nobody steps along a dimension of 1.
+    // The stride of a dimension of size 1 is never used, so it may be changed.
     if (out.dims[i] == 1)
       out.strides[i] = span;
     if (out.strides[i] <= 0 || out.strides[i] % 8)
@@ -43,8 +44,8 @@ DnnShape shapeOf(const AttentionRef &ref, int64_t b, int64_t length, int64_t n,
   return out;
 }
 
-// The shape of arrays with one number per query, such as lse: [batch, head,
-// query, 1]. cuDNN supports only dense arrays of this shape.
+// Returns the shape of arrays with one number per query, such as lse: [batch,
+// head, query, 1]. cuDNN supports only dense arrays of this shape.
 DnnShape rowsOf(const Attention &x) {
   return DnnShape::dense({x.b, x.n * x.g, x.qLen, 1});
 }
@@ -94,7 +95,7 @@ public:
     Tensor lse = graph.tensor(dnnLse, f32, rowsOf(x));
     Tensor one = graph.scalar(dnnOne, f32, 4);
 
-    // delta = sum of dO o
+    // delta = sum(dO * o) for each query.
     Tensor product =
         graph.between(f32, DnnShape::dense({x.b, heads, x.qLen, x.dv}));
     graph.pointwise(CUDNN_POINTWISE_MUL, dO, o, product);
@@ -103,7 +104,7 @@ public:
     Tensor delta = graph.tensor(dnnSums, f32, rowsOf(x));
     graph.pointwise(CUDNN_POINTWISE_MUL, sum, one, delta);
 
-    // The weights again, and dv.
+    // Recompute the softmax weights, and compute dv.
     Tensor below = pairs();
     Tensor score = scaled(products());
     graph.pointwise(CUDNN_POINTWISE_SUB, score, lse, below);
@@ -111,7 +112,7 @@ public:
     graph.pointwise(CUDNN_POINTWISE_EXP, masked(below), weight);
     toKeys(weight, dO, x.dv, dnnDv, keys(x.dV, x.dv, "dv"));
 
-    // ds = scale w (dO v - delta), and dk.
+    // dScore = scale * weight * (dO v^T - delta). It gives dk and dq.
     Tensor vTurned = graph.tensor(dnnV, bf16, keys(x.v, x.dv, "v").turned());
     Tensor dWeight = pairs();
     graph.matmul(dO, vTurned, dWeight);
@@ -155,7 +156,7 @@ private:
     return out;
   }
 
-  // Keys that are not seen score `hidden`.
+  // Returns the scores with those of masked keys replaced by `hidden` (-inf).
   Tensor masked(Tensor score) {
     if (!diagonal.isCausal)
       return score;
@@ -192,9 +193,9 @@ private:
     return score;
   }
 
-  // Computes dk or dv: the matrix product of the transpose of `of` with `by`,
-  // summed over the query heads that share a KV head. `of` is the gradients of
-  // the scores (for dk) or the weights (for dv).
+  // Computes dk or dv: the transpose of `of` times `by`, summed over the query
+  // heads that share a KV head. For dk, `of` is the gradient of the scores, and
+  // `by` is q. For dv, `of` is the softmax weights, and `by` is dO.
   void toKeys(Tensor of, Tensor by, int64_t width, int64_t id,
               const DnnShape &shape) {
     DnnShape turned = scores.turned();

@@ -1,4 +1,4 @@
-// Attention as a graph of cuDNN's.
+// Builds cuDNN graphs that compute attention.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_ATTENTION_H
 #define CLEAVE_RUNTIME_CUDA_DNN_ATTENTION_H
 
@@ -18,12 +18,12 @@ enum DnnAttentionId : int64_t {
   dnnDq,
   dnnDk,
   dnnDv,
-  dnnSums,   // of the gradient: dO o, [batch, head, query, 1] in f32
+  dnnSums,   // backward: sum(dO * o), f32 [batch, head, query, 1]
   dnnScale,  // f32
-  dnnHidden, // f32: the score of a key that is not seen
+  dnnHidden, // f32: the score of a masked key
   dnnOne,    // f32
-  dnnShift,  // i32, of the diagonal
-  dnnWindow, // f32
+  dnnShift,  // i32: AttentionDiagonal::shift
+  dnnWindow, // f32: AttentionDiagonal::window
 };
 
 // Builds the graph that cuDNN's engines recognize as attention, or as its

@@ -1,4 +1,4 @@
-// Convolutions as graphs of cuDNN's.
+// Builds cuDNN graphs that compute convolutions.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_CONVOLUTION_H
 #define CLEAVE_RUNTIME_CUDA_DNN_CONVOLUTION_H
 
@@ -10,8 +10,8 @@ namespace cleave::cuda {
 // The ids of tensors in a plan of a convolution.
 enum DnnConvolutionId : int64_t { dnnX = 1, dnnW, dnnY };
 
-// Builds a graph of one operation. Throws DnnRefusal if cuDNN has no operation
-// with the same meaning.
+// Builds a graph with the convolution as its only operation. Throws DnnRefusal
+// if cuDNN has no operation with the same meaning.
 void buildDnnConvolution(DnnGraph &graph,
                          const program::Convolution &convolution);
 

@@ -1,4 +1,4 @@
-// The cuDNN handle of a device, with the plans that were made for it.
+// The cuDNN handle of a device, with the plans that were created for it.
 
 #include "dnn_device.h"
 

@@ -1,4 +1,4 @@
-// The cuDNN handle of a device, with the plans that were made for it.
+// The cuDNN handle of a device, with the plans that were created for it.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_DEVICE_H
 #define CLEAVE_RUNTIME_CUDA_DNN_DEVICE_H
 
@@ -11,10 +11,10 @@
 
 namespace cleave::cuda {
 
-// A plan, or why there is none.
+// A plan, or the reason (`why`) for which there is none.
 struct DnnEntry {
   std::optional<DnnPlan> plan;
-  std::vector<int64_t> ids; // of what it is told
+  std::vector<int64_t> ids; // of the arrays and scalars it is given
   std::string why;
 };
 
@@ -25,14 +25,14 @@ public:
   // Returns NULL if the device has no cuDNN; `why` says what is missing.
   static DnnDevice *of(Device &device, std::string &why);
 
-  // Returns the plan for a key. If there is none yet, `make` makes it; it may
-  // throw DnnRefusal.
+  // Returns the entry for a key. At the first call with this key, `make`
+  // creates the plan; if it throws DnnRefusal, the entry has the reason.
   using Make = std::function<void(const DnnTarget &, DnnEntry &)>;
   const DnnEntry &planOf(DnnFamily family, std::vector<int64_t> key,
                          const Make &make);
 
-  // Ranks that share a device take turns, because the handle is bound to one
-  // stream at a time.
+  // Enqueues a plan with the addresses in `pack`. Ranks that share a device
+  // take turns, because the handle is bound to one stream at a time.
   void execute(const DnnPlan &plan, const DnnDescriptor &pack, CUstream stream,
                const std::string &what);
 

@@ -1,4 +1,4 @@
-// Graphs of operations for cuDNN, and plans that carry them out.
+// Builds cuDNN graphs of operations, and the plans that execute them.
 
 #include "dnn_graph.h"
 
@@ -41,8 +41,8 @@ Made makeGraph(const DnnTarget &target,
   return graph;
 }
 
-// Returns the engine configurations that cuDNN's heuristics offer in this mode,
-// best first.
+// Returns the engine configurations that cuDNN's heuristics offer in the mode
+// `mode`, best first.
 std::vector<Made> askHeuristics(const DnnTarget &target,
                                 const DnnDescriptor &graph,
                                 cudnnBackendHeurMode_t mode) {
@@ -67,8 +67,8 @@ std::vector<Made> askHeuristics(const DnnTarget &target,
   return found;
 }
 
-// Returns the configuration of one given engine. Descriptors that it refers to
-// are added to `parts`.
+// Returns a configuration of the engine `wanted`. Descriptors to which the
+// configuration refers are added to `parts`.
 Made configure(const DnnTarget &target, const DnnDescriptor &graph,
                const DnnEngine &wanted, DnnParts &parts) {
   Made engine = make(target, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -97,7 +97,7 @@ Made configure(const DnnTarget &target, const DnnDescriptor &graph,
   return config;
 }
 
-// Its number and notes.
+// Returns the number and the numerical notes of a configuration's engine.
 DnnChoice describe(const DnnTarget &target, const DnnDescriptor &config) {
   Made engine = make(target, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t place = engine->get();
@@ -156,7 +156,7 @@ void visitPlans(const DnnTarget &target, DnnParts parts,
   auto visitOne = [&](const Made &config) {
     return passOver([&] {
       DnnChoice choice = describe(target, *config);
-      if (!visit.mayTake(choice)) // before code is generated for it
+      if (!visit.mayTake(choice)) // refused before cuDNN generates code
         return false;
       DnnParts all = parts;
       all.push_back(config);
@@ -267,7 +267,7 @@ DnnGraph::Tensor DnnGraph::scalar(int64_t id, cudnnDataType_t type,
 
 DnnGraph::Tensor DnnGraph::between(cudnnDataType_t type,
                                    const DnnShape &shape) {
-  // Ids of those in memory are small.
+  // The ids of tensors in memory are smaller.
   DnnDescriptor &out = describe(1000 + made++, type, shape);
   out.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
   out.finalize();

@@ -1,4 +1,4 @@
-// Graphs of operations for cuDNN, and plans that carry them out.
+// cuDNN graphs of operations, and the plans that execute them.
 #ifndef CLEAVE_RUNTIME_CUDA_DNN_GRAPH_H
 #define CLEAVE_RUNTIME_CUDA_DNN_GRAPH_H
 
@@ -14,8 +14,8 @@
 
 namespace cleave::cuda {
 
-// Thrown if cuDNN cannot compute something, or must not be used for it; what()
-// gives the reason.
+// Thrown if cuDNN cannot compute an operation, or must not be used for it;
+// what() gives the reason.
 struct DnnRefusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -71,8 +71,8 @@ struct DnnShape {
   DnnShape turned() const;
 };
 
-// The target of a plan: a device with its handle, or a device description in
-// tests without a device.
+// The device for which a plan is created: a real device with its handle, or in
+// tests without a device the description of one (`properties`).
 struct DnnTarget {
   const DnnApi &api;
   int capability; // 90: sm_90
@@ -92,10 +92,10 @@ public:
 
   using Tensor = const DnnDescriptor *;
 
-  // Adds a tensor in memory, at a multiple of 16 bytes. Its address is given to
-  // a plan by its `id`.
+  // Adds a tensor in memory, at a multiple of 16 bytes. When a plan is
+  // executed, `id` identifies the address of the tensor.
   Tensor tensor(int64_t id, cudnnDataType_t type, const DnnShape &shape);
-  // Adds a scalar in host memory.
+  // Adds a scalar, whose value a plan reads from host memory.
   Tensor scalar(int64_t id, cudnnDataType_t type, size_t rank);
   // Adds an intermediate tensor that is not stored in memory.
   Tensor between(cudnnDataType_t type, const DnnShape &shape);
@@ -157,8 +157,8 @@ struct DnnEngine {
   std::vector<std::pair<cudnnBackendKnobType_t, int64_t>> knobs;
 };
 
-// The notes of engines that are never used, because their results differ in
-// some bits from run to run.
+// The numerical notes of engines that are never used, because their results
+// differ in some bits from run to run.
 inline const DnnNotes neverTaken{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
 
 class DnnPlan {
@@ -180,7 +180,7 @@ public:
   const DnnChoice &choice() const { return chosen; }
 
 private:
-  DnnParts parts; // what the plan refers to; last the plan
+  DnnParts parts; // descriptors; the plan is the last one
   DnnChoice chosen;
 };
 

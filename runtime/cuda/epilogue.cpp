@@ -1,4 +1,4 @@
-// Launching the epilogue of a product.
+// Launches the epilogue of a matrix product.
 
 #include "epilogue.h"
 

@@ -12,8 +12,8 @@ HostCopies::HostCopies(Device &device, CUstream compute)
     : device(device), compute(compute), copies(makeStream()),
       begun(makeEvent()), done(makeEvent()) {}
 
-// Waits for the device, which may still use the pinned buffers after a failure.
-// The buffers are freed after this.
+// Waits for the device before the pinned buffers are freed: after a failure, it
+// may still use them.
 HostCopies::~HostCopies() {
   device.tryUse();
   (void)driver().cuStreamSynchronize(copies.get());
@@ -72,7 +72,7 @@ void HostCopies::read(void *to, const char *from, int64_t bytes) {
   device.use();
   after(compute, begun.get(), copies.get());
   char *target = static_cast<char *>(to);
-  Piece *before = nullptr; // holds the bytes before those of this round
+  Piece *before = nullptr; // holds the bytes before `at`
   for (int64_t at = 0; at - pieceBytes < bytes; at += pieceBytes) {
     Piece *piece = nullptr;
     if (at < bytes) {

@@ -21,9 +21,9 @@ public:
   ~HostCopies();
   HostCopies(const HostCopies &) = delete;
 
-  // Copies to the device. `from` may be overwritten on return, although the
-  // data may still be in transfer. Work that is enqueued on `compute` from now
-  // on sees the data.
+  // Copies to the device. On return, `from` may be overwritten, although the
+  // device may not have received the data yet. Work that is enqueued on
+  // `compute` afterwards sees the data.
   void write(char *to, const void *from, int64_t bytes);
 
   // Copies from the device, after all work that is enqueued on `compute` so

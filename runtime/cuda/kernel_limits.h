@@ -1,5 +1,5 @@
-// The limits of the runtime's kernels and the workspace that they need.
-// Available without a CUDA toolkit.
+// The limits of the runtime's CUDA kernels and the workspace that they need.
+// This header needs no CUDA toolkit, because the compiler includes it, too.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNEL_LIMITS_H
 #define CLEAVE_RUNTIME_CUDA_KERNEL_LIMITS_H
 
@@ -13,7 +13,7 @@ namespace cleave::cuda {
 inline constexpr int64_t countedBytes = 96 << 10;
 inline constexpr int64_t mostMatrices = countedBytes / 8 - 1;
 
-// The most features of an attention head.
+// The largest number of features of an attention head that the kernels support.
 inline constexpr int64_t mostFeatures = 256;
 
 // The number of 64-bit entries in GroupTables (kernels/arguments.h) of a

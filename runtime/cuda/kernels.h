@@ -17,13 +17,13 @@
 
 namespace cleave::cuda {
 
-// The modules of kernels on a device, one per file. They are loaded once for
-// each device, when it is current.
+// The modules of the runtime's kernels on a device, one module per source file.
+// of() loads them at its first call for the device.
 class Kernels {
 public:
   static Kernels &of(Device &device);
 
-  CUfunction find(const char *name); // throws where there is none
+  CUfunction find(const char *name); // throws if there is none
 
   // Launches a kernel; arguments are passed by value.
   template <class... Args>
@@ -45,7 +45,7 @@ private:
   std::vector<Module> modules;
   std::mutex mutex;
   std::map<std::string, CUfunction> functions;
-  std::map<CUfunction, int64_t> sharedLimits; // those that have been raised
+  std::map<CUfunction, int64_t> sharedLimits; // only raised limits
 };
 
 // Enqueues the work of a command on a stream. It may be called repeatedly, and
@@ -55,14 +55,15 @@ using Enqueue = std::function<void(CUstream)>;
 
 Enqueue makeAttention(Kernels &kernels, const program::Attention &attention,
                       const AttentionBuffers &buffers);
-// Every sum of a convolution has the same order on every device. No workspace
-// is needed.
+// The convolution needs no workspace. Its sums have the same order on every
+// device.
 Enqueue makeConvolution(Kernels &kernels,
                         const program::Convolution &convolution,
                         const ConvolutionBuffers &buffers);
 Enqueue makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
                     const GroupedBuffers &buffers);
-// Returns a product for any layout, used for layouts that cuBLASLt cannot read.
+// Returns a call that computes a product in any layout. It is used for layouts
+// that cuBLASLt cannot read.
 Enqueue makePlainGemm(Kernels &kernels, const program::Gemm &gemm,
                       const GemmBuffers &buffers);
 
@@ -95,9 +96,9 @@ Enqueue makeCopy(Kernels &kernels, const StridedCopy &copy);
 Enqueue makeFill(Kernels &kernels, char *dst, int64_t count, int size,
                  uint64_t pattern);
 
-// dst[i] = srcs[0][i] op srcs[1][i] op ..., in this order, like reduceInto() of
-// transport.h. The arrays have `rows` rows of `count` elements, with row
-// strides in bytes. dst may be one of the sources.
+// Reduces arrays: dst[i] = srcs[0][i] op srcs[1][i] op ..., in this order, like
+// reduceInto() of transport.h. The arrays have `rows` rows of `count` elements,
+// and their rows have strides in bytes. dst may be one of the sources.
 struct Reduction {
   char *dst = nullptr;
   std::vector<const char *> srcs;

@@ -1,4 +1,4 @@
-// Attention on a device.
+// Launches the runtime's attention kernels.
 
 #include "kernels.h"
 
@@ -80,8 +80,8 @@ bool fitsMatrices(const program::Attention &x, const AttentionArguments &args) {
           (fits(args.dO) && fits(args.dq) && fits(args.dk) && fits(args.dV)));
 }
 
-// The kernels for a type and a head size, with their tile size, shared memory
-// and threads.
+// The name of the kernels for a type and a head size, and their tile size,
+// shared memory and threads.
 struct Variant {
   std::string name;
   int64_t tile, shared;
@@ -112,7 +112,7 @@ Variant variantOf(const program::Attention &x, const AttentionArguments &args) {
   Variant out = plainVariantOf(x, args);
   if (x.dropout > 0) {
     out.name = "dropped_" + out.name;
-    out.shared += out.tile * out.tile / 4; // AttentionKept
+    out.shared += out.tile * out.tile / 4; // for AttentionKept
   }
   return out;
 }

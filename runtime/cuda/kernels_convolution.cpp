@@ -1,4 +1,4 @@
-// Convolutions on a device.
+// Launches the runtime's convolution kernels.
 
 #include "kernels.h"
 
@@ -15,8 +15,8 @@ using program::Convolution;
 using program::DType;
 
 namespace {
-// Writes the values of one to three spatial dimensions to the end of `three`;
-// missing leading dimensions get `rest`.
+// Writes the values of one to three spatial dimensions to the end of `three`.
+// The leading entries of missing dimensions get `rest`.
 void fill(int32_t *three, const std::vector<int64_t> &values, int32_t rest) {
   std::fill_n(three, 3, rest);
   for (size_t i = 0; i < values.size(); ++i)

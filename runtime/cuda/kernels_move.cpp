@@ -1,4 +1,4 @@
-// Copies, fills and reductions on a device.
+// Launches the runtime's kernels for copies, fills and reductions.
 
 #include "kernels.h"
 
@@ -14,8 +14,8 @@ using program::DType;
 namespace {
 constexpr int threads = 256;
 
-// The number of blocks for `units` units of work: at most 32 per
-// multiprocessor, as each thread loops over several units if necessary.
+// Returns the number of thread blocks for `units` units of work: at most 32 per
+// multiprocessor. Each thread loops over several units if necessary.
 int64_t blocksFor(Kernels &kernels, int64_t units, int64_t perThread) {
   int64_t most = int64_t(kernels.device.processors()) * 32;
   int64_t perBlock = threads * perThread;
@@ -26,8 +26,8 @@ struct Dim {
   int64_t size, dst, src;
 };
 
-// The dimensions of a copy, outermost first, with strides in bytes. Adjacent
-// dimensions are merged where possible.
+// Returns the dimensions of a copy, outermost first, with strides in bytes.
+// Adjacent dimensions are merged if possible.
 std::vector<Dim> mergedDims(const StridedCopy &copy) {
   std::vector<Dim> dims;
   for (size_t i = 0; i < copy.dims.size(); ++i)
@@ -76,7 +76,7 @@ const char *transposeKernel(int64_t width) {
 // contiguous in the source and both are long enough for tiles, returns that
 // dimension. Otherwise returns the last dimension: the copy is plain.
 size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
-  constexpr int64_t least = 8; // of a tile's rows and columns
+  constexpr int64_t least = 8; // least size of both dimensions
   size_t last = dims.size() - 1;
   if (width > 8 || dims[last].dst != width || dims[last].src == width ||
       dims[last].size < least)
@@ -87,7 +87,8 @@ size_t turnedDim(const std::vector<Dim> &dims, int64_t width) {
   return last;
 }
 
-// The largest power of two, up to 16, that divides all these numbers.
+// Returns the largest power of two, up to 16, that divides all numbers whose
+// bitwise OR is `bits`.
 int64_t widthOf(int64_t bits) {
   bits |= 16;
   return bits & -bits;
@@ -107,8 +108,8 @@ Enqueue cuda::makeCopy(Kernels &kernels, const StridedCopy &copy) {
     fail(CLEAVE_UNSUPPORTED, "a copy over " + std::to_string(dims.size()) +
                                  " dimensions; a device has at most " +
                                  std::to_string(copyDims));
-  // The innermost dimension is contiguous, so its bytes are moved in wide
-  // units.
+  // The innermost dimension is contiguous, so its bytes are moved in units as
+  // wide as the alignment allows.
   int64_t bits = dims.back().size | int64_t(address(copy.dst)) |
                  int64_t(address(copy.src));
   for (size_t i = 0; i + 1 < dims.size(); ++i)
@@ -120,7 +121,7 @@ Enqueue cuda::makeCopy(Kernels &kernels, const StridedCopy &copy) {
 
   size_t turned = turnedDim(dims, width);
   bool isTransposed = turned + 1 < dims.size();
-  if (isTransposed) // next to the last one
+  if (isTransposed) // becomes the next-to-last dimension
     std::rotate(dims.begin() + turned, dims.begin() + turned + 1,
                 dims.end() - 1);
 

@@ -1,4 +1,4 @@
-// Matrix products and grouped matrix products on a device.
+// Launches the runtime's kernels for matrix products and grouped products.
 
 #include "kernels.h"
 
@@ -20,8 +20,8 @@ struct BatchDim {
   int64_t size, a, b, c;
 };
 
-// The batch dimensions of a product, innermost first. Adjacent dimensions are
-// merged where possible.
+// Returns the batch dimensions of a product, innermost first. Adjacent
+// dimensions are merged if possible.
 std::vector<BatchDim> batchOf(const program::Gemm &gemm) {
   std::vector<BatchDim> dims;
   for (size_t i = gemm.batch.size(); i-- > 0;) {
@@ -52,8 +52,8 @@ void checkType(DType type, bool isWide, const char *what) {
                                  "bf16 is wider");
 }
 
-// The kernels for a grouped product: names, tile sizes, and dynamic shared
-// memory.
+// A kernel for grouped products: its name, the rows and columns of its tiles,
+// and its dynamic shared memory.
 struct GroupedVariant {
   const char *name;
   int64_t rows, columns, shared = 0;
@@ -82,8 +82,8 @@ GroupedVariant variantOf(const program::GroupedGemm &x,
   bool alongRows = x.w.colStride == 1 && (x.w.rowStride | x.n) % 8 == 0;
   bool alongColumns = x.w.rowStride == 1 && x.w.colStride % 8 == 0;
   // Warpgroup kernels are used only for results at least as wide as a tile,
-  // because smaller ones would leave most of a tile empty. They store results
-  // in units of 16 bytes.
+  // because smaller results would leave most of a tile empty. These kernels
+  // store results in units of 16 bytes.
   bool fitsWarpgroups = hasWarpgroups && fitsMatrices && isAligned &&
                         fits(x.c, at.c, x.n) && x.n >= stagedColumns;
   if (fitsMatrices && x.outer && fits(x.c, at.c, x.n))
@@ -196,7 +196,7 @@ Enqueue cuda::makeGrouped(Kernels &kernels, const program::GroupedGemm &grouped,
   x.rowTiles = divideUp(x.k, variant.rows);
   x.isBf16 = grouped.dtype == DType::BF16, x.isWide = grouped.wideResult;
   // An upper bound for the number of tiles along the rows. The exact number
-  // depends on the ids, which only the device knows.
+  // depends on how many rows choose each matrix, which only the device knows.
   int64_t tiles = grouped.outer
                       ? grouped.e * x.rowTiles
                       : rows / variant.rows + std::min(grouped.e + 1, rows);

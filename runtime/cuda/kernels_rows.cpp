@@ -1,4 +1,4 @@
-// Sorting and planning rows on a device.
+// Launches the kernels that sort and plan rows for the dispatch to experts.
 
 #include "kernels.h"
 
@@ -12,10 +12,10 @@ using namespace cleave;
 using namespace cleave::cuda;
 
 namespace {
-// The size of a block that counts the rows of `groups` groups. Each warp has
-// its own table of counters in shared memory: `warps` is the number of warps
-// whose tables fit, `shared` the bytes of shared memory. `warps` is 0 if not
-// even the tables of one warp fit.
+// The size of a thread block that counts the rows of each of `groups` groups.
+// Each warp has its own table of counters in shared memory. `warps` is the
+// number of warps whose tables fit, or 0 if not even one table fits; `shared`
+// is the number of bytes of shared memory.
 struct Counting {
   int64_t warps = 0, shared = 0;
 

@@ -9,7 +9,7 @@
 
 namespace cleave::cuda {
 
-// All functions throw Error UNSUPPORTED, except find().
+// All functions except find() throw Error UNSUPPORTED.
 class Library {
 public:
   // `needed` is the text for messages: what the library is, and where it comes
@@ -38,10 +38,11 @@ public:
 
 private:
   const char *file;
-  void *handle = nullptr; // never closed: others may use it, too
+  void *handle = nullptr; // never closed: other code may use the library
 };
 
-// The name as a string literal, after macros have renamed it (see api.h).
+// The name of a function as a string literal, after the macros of NVIDIA's
+// headers have renamed the function (see api.h).
 #define CLEAVE_TEXT(name) #name
 // Looks up the function in the library and stores it in api.NAME. Applied to
 // each entry of the lists of functions (X-macros) in api.h.

@@ -2,9 +2,9 @@
 // process, and each reads the memory of its peers.
 //
 // The threads of a collective's members meet at barriers only to exchange the
-// events of their streams. The data moves on a separate stream of each rank. A
-// member reads a peer's source after the peer's `ready` event. The source may
-// be overwritten after the `read` events of all members.
+// events of their streams. Each rank moves data on a separate stream. A member
+// reads the source buffer of another member after this member's event `ready`.
+// A source buffer may be overwritten after the events `read` of all members.
 
 #include "cuda/backend.h"
 
@@ -25,7 +25,7 @@ struct DeviceCall : CollectiveCall {
         halfway(makeEvent()), read(makeEvent()), done(makeEvent()) {}
   const Event ready;   // src is complete, dst may be written
   const Event halfway; // between two rounds
-  const Event read;    // the member has read what the others have
+  const Event read;    // this member has read the other members' data
   const Event done;
 };
 
@@ -57,7 +57,7 @@ public:
     group.barrier(call);
     waitForAll(&DeviceCall::read);
     after(transfers.stream.get(), shared->done.get(), transfers.rank.compute);
-    group.barrier(call); // events are not recorded again until here
+    group.barrier(call); // only now may events be recorded again
   }
 
 private:
@@ -126,7 +126,7 @@ private:
 
   const std::shared_ptr<const DeviceCall> shared;
   Transfers &transfers;
-  std::vector<int64_t> ownRows; // AllToAllV: from each member
+  std::vector<int64_t> ownRows; // AllToAllV: rows to receive from each member
 };
 
 class DeviceTransport : public GroupTransport<DeviceChannel> {
@@ -148,7 +148,7 @@ public:
 
 private:
   const int first;
-  std::vector<std::unique_ptr<Transfers>> transfers; // by rank less first
+  std::vector<std::unique_ptr<Transfers>> transfers; // by rank - first
 };
 
 class DeviceEndpoint : public Endpoint {

@@ -1,4 +1,4 @@
-// Collectives as calls of NCCL.
+// Executes collectives by calls of NCCL.
 
 #include "nccl_call.h"
 
@@ -43,7 +43,8 @@ cudaStream_t streamOf(const Transfers &transfers) {
   return reinterpret_cast<cudaStream_t>(transfers.stream.get());
 }
 
-// The same box, stored densely by itself.
+// Returns the box of `piece` as an array of its own: its position is 0 in the
+// source (`atSrc`) or in the destination (`atDst`).
 program::ExchangePiece alone(const program::ExchangePiece &piece, bool atSrc,
                              bool atDst) {
   program::ExchangePiece out = piece;
@@ -81,7 +82,7 @@ NcclCall::NcclCall(CollectiveCall given)
       size(static_cast<int>(call.members.size())), routes(planned),
       sources(call.members.size()) {
   place();
-  // The number of rows that AllToAllV will move is not known yet. So staging
+  // How many rows an AllToAllV moves is known only when it runs. So staging
   // memory is planned for all rows that could be sent, and for all that could
   // be received.
   if (call.kind == CollectiveKind::AllToAllV && call.parts.size() > 1)
@@ -268,7 +269,7 @@ void NcclCall::messages(Routes::Phase phase, ncclComm_t comm,
       move(parcel, /*packs=*/false);
 }
 
-//--- What is done with what came ---------------------------------------------
+//--- Processing of received data ----------------------------------------------
 
 void NcclCall::combine(Transfers &transfers, char *base) {
   switch (call.kind) {
@@ -285,9 +286,9 @@ void NcclCall::combine(Transfers &transfers, char *base) {
   }
 }
 
-// Sets sources[m] to the address at which the data of member m begins. For
-// other members this is the byte `offset` of the data that was received from m;
-// for this rank it is `own`.
+// Sets sources[m] to the address at which the data of member m begins: `own`
+// for this rank, and for another member the byte `offset` of the data that was
+// received from it.
 void NcclCall::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : routes.parcels[Routes::First])
     if (parcel.isIncoming)
@@ -324,8 +325,8 @@ void NcclCall::reduceBlocks(Transfers &transfers) {
   }
 }
 
-// Assembles the target tile of an exchange from the boxes that were received.
-// The boxes from each member are in its message in the order of Part::pieces.
+// Assembles the target tile of an exchange from the boxes that were received. A
+// member's message contains its boxes in the order of Part::pieces.
 void NcclCall::assemble(Transfers &transfers, char *base) {
   std::vector<const char *> next(size);
   for (const Parcel &parcel : routes.parcels[Routes::First])
@@ -362,7 +363,7 @@ void NcclCall::assemble(Transfers &transfers, char *base) {
     }
 }
 
-// Copies a member's message to itself.
+// Copies the part of the data that a member sends to itself.
 void NcclCall::copyOwn(Transfers &transfers) {
   for (const Part &part : call.parts) {
     int64_t bytes = part.count * elementSize;

@@ -10,10 +10,11 @@
 
 namespace cleave::cuda {
 
-// What one rank does in a collective. NCCL's own collective is used if it
-// supports the element type and the reduction. Otherwise the members exchange
-// single messages by ncclSend and ncclRecv. Routes (routes.h) plans these
-// messages, as it does for ranks without devices in the transport `mpi`.
+// One rank's part in a collective. NCCL's own collective is used if it supports
+// the kind of collective, the element type and the reduction. Otherwise the
+// members exchange single messages by ncclSend and ncclRecv. Routes (routes.h)
+// plans these messages, as it does for ranks without devices in the transport
+// `mpi`.
 class NcclCall {
 public:
   explicit NcclCall(CollectiveCall given);
@@ -25,7 +26,8 @@ public:
   int64_t sent() const { return bytesOf(false); }
   int64_t received() const { return bytesOf(true); }
 
-  // An AllToAllV waits here for its counts; other collectives do not wait.
+  // An AllToAllV waits here until the host knows its counts of rows; other
+  // collectives do not wait.
   void begin(Transfers &transfers);
   // Packs the data, communicates, and unpacks. `comm` is null if the group has
   // only one member.
@@ -49,17 +51,18 @@ private:
   void copyOwn(Transfers &transfers);
   void aim(int64_t offset, const char *own);
 
-  CollectiveCall planned; // counts of AllToAllV on the host
+  CollectiveCall planned; // with counts of AllToAllV in host memory
   std::vector<int64_t> sentRows, receivedRows;
   const int64_t elementSize;
   const int size;
   Routes routes;
-  // Offsets in the staging memory, -1 for data that is not staged. partStaging
-  // is used with NCCL's own collectives: it has the offset of each buffer of
-  // the collective. parcelStaging is used with messages: it has the offset of
-  // each parcel, that is, of the data for or from one member.
+  // Offsets in the staging memory; -1 for data that is not staged.
+  // `partStaging` is used if NCCL executes the collective: it has the offset of
+  // each buffer of the collective. `parcelStaging` is used if the members
+  // exchange messages: it has the offset of each parcel, that is, of the data
+  // for or from one member.
   std::vector<int64_t> partStaging, parcelStaging[Routes::phases];
-  int64_t ownStaging = 0; // of an exchange
+  int64_t ownStaging = 0; // offset for this rank's own boxes of an exchange
   int64_t staging = 0;
   std::vector<const char *> sources;
 };

@@ -1,4 +1,4 @@
-// Creates communicators and ends them.
+// Creates and destroys NCCL communicators.
 
 #include "nccl_communicator.h"
 
@@ -51,8 +51,8 @@ NcclCommunicator::NcclCommunicator(std::string key, std::vector<int> members,
   store.set(this->key + "/here/" + std::to_string(self), "1");
 }
 
-// The graphs that contain our collectives are destroyed already, because ranks
-// are destroyed first.
+// The CUDA graphs that contain the communicator's collectives are destroyed
+// already, because ranks are destroyed before their communicators.
 NcclCommunicator::~NcclCommunicator() {
   Device &device = *transfers.rank.device;
   device.tryUse();
@@ -69,8 +69,8 @@ NcclCommunicator::~NcclCommunicator() {
     else
       (void)nccl().ncclCommAbort(last);
   }
-  device.tryUse(); // NCCL may have chosen another
-  // The aborted kernels have left the stream.
+  device.tryUse(); // NCCL may have made another one current
+  // Waits until the aborted kernels have left the stream.
   (void)driver().cuStreamSynchronize(transfers.stream.get());
 }
 
@@ -189,9 +189,10 @@ int64_t NcclCommunicator::stagingBytes() const {
   return bytes;
 }
 
-// ncclCommAbort ends NCCL's kernels at once. But then it waits until all graphs
-// that contain such kernels are destroyed, which happens only when their ranks
-// are destroyed. So it is called on a separate thread.
+// Aborts the communicator by ncclCommAbort, which ends NCCL's kernels at once,
+// but then waits until all graphs that contain such kernels are destroyed. This
+// happens only when their ranks are destroyed, so ncclCommAbort is called on a
+// separate thread.
 void NcclCommunicator::abort() {
   if (isAborted.exchange(true))
     return;

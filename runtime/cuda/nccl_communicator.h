@@ -1,5 +1,5 @@
-// A rank's part of a communicator: its creation, its stream, and its staging
-// memory.
+// A rank's membership in an NCCL communicator: its creation, its stream, and
+// its staging memory.
 #ifndef CLEAVE_RUNTIME_CUDA_NCCL_COMMUNICATOR_H
 #define CLEAVE_RUNTIME_CUDA_NCCL_COMMUNICATOR_H
 
@@ -31,14 +31,14 @@ public:
   bool advance();
   // Returns the members that have not joined the creation yet.
   std::vector<int> missing();
-  // Exchanges a byte with each member, and returns true when all have arrived.
-  // NCCL connects two ranks when they exchange their first message, and blocks
-  // until both take part. If this happened in the middle of a step, two ranks
-  // that send to each other in different orders could deadlock.
+  // Exchanges a byte with each member, and returns true once all bytes have
+  // arrived. NCCL connects two ranks when they exchange their first message,
+  // and blocks until both ranks take part. If this happened in the middle of a
+  // step, two ranks that send to each other in different orders could deadlock.
   bool connect();
 
-  // Provides staging memory of at least this many bytes. Memory that was handed
-  // out earlier stays valid.
+  // Provides at least `bytes` bytes of staging memory. Staging memory that was
+  // provided earlier stays valid.
   void reserve(int64_t bytes);
   char *staging() const {
     return blocks.empty() ? nullptr : blocks.back().data();
@@ -66,8 +66,8 @@ public:
   Transfers transfers;
   // Collectives that were started before the communicator was ready, in order.
   std::deque<std::function<void()>> waiting;
-  // True if members exchange messages (ncclSend and ncclRecv) besides NCCL's
-  // own collectives.
+  // True if members also exchange messages (ncclSend and ncclRecv), in addition
+  // to NCCL's own collectives.
   bool sends = false;
   // `last` is the collective that was started last, `starts` the number of
   // collectives started so far.
@@ -85,11 +85,11 @@ private:
   std::atomic<ncclComm_t> comm = nullptr;
   std::atomic<bool> isAborted = false;
   bool isReady = false;
-  size_t come = 0; // members known to have come
+  size_t come = 0; // number of members known to have joined
   std::shared_ptr<Making> making;
   std::unique_ptr<Connecting> connecting;
   std::vector<DeviceMemory> blocks;
-  std::thread ender; // gives up `comm` after a failure
+  std::thread ender; // aborts `comm` after a failure
 };
 
 } // namespace cleave::cuda

@@ -1,4 +1,4 @@
-// Which member has started which collective.
+// Records which member has started which collective.
 
 #include "nccl_group.h"
 
@@ -12,14 +12,14 @@ using namespace cleave::cuda;
 using program::CollectiveKind;
 
 namespace {
-// Returns whether two calls belong to one collective.
+// Returns whether the calls of two members belong to the same collective.
 bool agree(const CollectiveCall &a, const CollectiveCall &b) {
   if (a.kind != b.kind || a.dtype != b.dtype || a.reduce != b.reduce ||
       a.members != b.members || a.root != b.root || a.sources != b.sources ||
       a.parts.size() != b.parts.size())
     return false;
   for (size_t i = 0; i < a.parts.size(); ++i) {
-    // Tiles of an exchange differ.
+    // The members of an exchange have tiles of different sizes.
     bool same = a.kind == CollectiveKind::Exchange ||
                 (a.parts[i].count == b.parts[i].count &&
                  a.parts[i].outer == b.parts[i].outer);

@@ -13,9 +13,10 @@
 
 namespace cleave::cuda {
 
-// Shared by the members of a communicator, if they are threads of one process,
-// to detect late members and programs that disagree. Each member numbers the
-// collectives that it starts; equal numbers must mean the same collective.
+// Shared by the members of a communicator if they are threads of one process.
+// It detects late members, and members that run different collectives. Each
+// member numbers the collectives that it starts; equal numbers must mean the
+// same collective.
 class NcclGroup {
 public:
   NcclGroup(std::vector<int> members, const TransportOptions &options)
@@ -26,7 +27,8 @@ public:
   // BAD_PROGRAM if another member has started a different collective under this
   // number.
   int64_t start(const CollectiveCall &call);
-  // The member has enqueued its next start.
+  // Records that member `self` has enqueued the next of its started
+  // collectives.
   void enqueued(int self);
   // Waits until all members have enqueued the collective with the number
   // `turn`. Meanwhile calls drive() periodically.
@@ -37,9 +39,9 @@ public:
 
 private:
   struct Started {
-    CollectiveCall call; // of the first; its addresses are not looked at
+    CollectiveCall call; // of the first member; addresses are ignored
     int members = 0;
-    std::string failure; // the members disagree
+    std::string failure; // how the members' calls differ; "": they agree
   };
 
   const TransportOptions &options;

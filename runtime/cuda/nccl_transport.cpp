@@ -1,8 +1,8 @@
 // The `nccl` transport. There is a communicator for each group of ranks, and
-// one for each ordered pair of ranks that exchanges messages. Each has a stream
-// of its own. Creating a communicator does not block, because ranks with
-// different programs need communicators in different orders. Collectives that
-// start before their communicator is ready are queued.
+// one for each ordered pair of ranks that exchanges messages. Each communicator
+// has its own stream. Creating a communicator does not block, because ranks
+// with different command lists need communicators in different orders.
+// Collectives that start before their communicator is ready are queued.
 
 #include "nccl_transport.h"
 
@@ -21,7 +21,7 @@ using program::CollectiveKind;
 
 namespace {
 using Clock = std::chrono::steady_clock;
-using Key = std::vector<int>; // members; of a pair -1, sender, receiver
+using Key = std::vector<int>; // members; for a pair: -1, sender, receiver
 
 Key keyOf(const CollectiveCall &call) {
   if (call.kind != CollectiveKind::SendRecv)
@@ -48,7 +48,7 @@ public:
         one->abort();
   }
 
-  // NULL where a member is in another process.
+  // Returns NULL if a member is in another process.
   NcclGroup *groupOf(const Key &key, const std::vector<int> &members) {
     for (int rank : members)
       if (rank < first || rank >= first + int(ranks.size()))
@@ -101,7 +101,7 @@ public:
   NcclEndpoint(NcclTransport &transport, int rank)
       : transport(transport), rank(rank) {}
 
-  // In one order on all ranks.
+  // Communicators are created in the same order on all ranks.
   void announce(std::vector<std::vector<int>> groups) override {
     std::sort(groups.begin(), groups.end());
     for (const std::vector<int> &members : groups)
@@ -139,7 +139,7 @@ public:
         }
   }
 
-  // The rank has started or ended a transfer.
+  // Records that the rank has just started or ended a transfer.
   void act() { acted = Clock::now(); }
 
   NcclTransport &transport;
@@ -167,7 +167,7 @@ public:
       communicator->last = nullptr;
     if (!isStarted)
       return;
-    // Its memory goes, too.
+    // The memory of the started collective will be freed, so it must not run.
     communicator->waiting.clear();
     communicator->abort();
     (void)driver().cuStreamSynchronize(communicator->transfers.stream.get());
@@ -220,7 +220,8 @@ public:
     communicator->last = &call;
     ++communicator->starts;
     endpoint.act();
-    // Others may not replay what we do.
+    // The group must know of the replay: other members may not replay this
+    // collective from a graph.
     if (communicator->group) {
       turn = communicator->group->start(call);
       communicator->group->enqueued(call.self);
@@ -272,8 +273,8 @@ std::unique_ptr<Operation> NcclEndpoint::prepare(CollectiveCall call) {
                                          std::move(communicator));
 }
 
-// All ranks connect their communicators in the same order, that of the keys.
-// The members of the communicator that comes first in this order wait only for
+// All ranks connect their communicators in the same order, by key. At any time
+// the members of the first communicator that is not connected wait only for
 // each other, so there is no deadlock.
 void NcclEndpoint::connect() {
   transport.streamOf(rank).device->use();
@@ -304,7 +305,8 @@ void NcclEndpoint::connect() {
 }
 
 // Returns the members that have started fewer collectives of the communicator
-// than this rank has. Each rank publishes its number in the store.
+// than this rank. Each rank publishes the number that it has started in the
+// store.
 std::vector<int> NcclEndpoint::late(const NcclCommunicator &communicator) {
   std::string what = communicator.key + "/late/";
   transport.store->set(what + std::to_string(rank),
@@ -319,9 +321,9 @@ std::vector<int> NcclEndpoint::late(const NcclCommunicator &communicator) {
   return ranks;
 }
 
-// Detects transfers that take longer than the timeout. Streams are queried only
-// if no transfer has started or finished for that long. At such a time the host
-// waits and captures no graph; a query would disturb a capture.
+// Detects transfers that take longer than the timeout. A stream is queried only
+// if no transfer has started or finished during the timeout. Then the host is
+// waiting and captures no graph, which a query would disturb.
 void NcclEndpoint::watch() {
   Clock::time_point now = Clock::now();
   if (now - watched < std::chrono::milliseconds(20))
@@ -333,15 +335,15 @@ void NcclEndpoint::watch() {
     if (!communicator->last)
       continue;
     communicator->check(*communicator->last);
-    // Transfers in a replayed graph run on the stream of commands, not on that
-    // of transfers.
+    // Transfers in a replayed graph run on the stream of commands and not on
+    // that of transfers, so both are queried.
     auto isBusy = [](CUstream stream) {
       return driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     };
     if (!isLate || !(isBusy(communicator->transfers.stream.get()) ||
                      isBusy(transport.streamOf(rank).compute)))
       continue;
-    // Else something that takes long is computed.
+    // If no member is late, the stream is busy with a long computation.
     if (std::vector<int> ranks = late(*communicator); !ranks.empty())
       throw lateness(*communicator->last, transport.options.timeoutSeconds,
                      ranks);

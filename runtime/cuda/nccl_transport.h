@@ -12,9 +12,9 @@ namespace cleave::cuda {
 // its own device, as NCCL requires. `store` is shared by all processes.
 //
 // Operations only enqueue work, on one stream for each communicator. If all
-// members are threads of this process, finish() waits until all have started,
-// and detects late ranks and programs that disagree. Otherwise
-// Endpoint::progress() detects late ranks.
+// members of a communicator are threads of this process, finish() waits until
+// all of them have started, and detects late ranks and different collectives.
+// Otherwise Endpoint::progress() detects late ranks.
 std::unique_ptr<Transport> makeNcclTransport(const TransportOptions &options,
                                              Counters &counters, int first,
                                              std::vector<RankStream> ranks,

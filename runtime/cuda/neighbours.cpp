@@ -1,5 +1,5 @@
-// The store that several processes share, and the check that each process has
-// its own device.
+// The key-value store that several processes share, and the check that each
+// rank has its own device.
 
 #include "neighbours.h"
 

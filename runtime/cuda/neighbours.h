@@ -16,7 +16,8 @@ namespace cleave::cuda {
 std::unique_ptr<Store> makeWorldStore(const Neighbours &neighbours);
 
 // Waits until every rank has reported its device. Throws UNSUPPORTED if two
-// ranks have the same device, TIMEOUT if ranks do not report.
+// ranks have the same device, and TIMEOUT if ranks do not report in `seconds`
+// seconds.
 void compareDevices(Store &store, const Neighbours &neighbours, double seconds,
                     const Device &own);
 

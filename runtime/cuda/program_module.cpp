@@ -34,15 +34,16 @@ std::optional<Image> imageOf(const std::string &name) {
 }
 
 // Returns whether an image runs on a device of this version. Machine code runs
-// on this and later devices of its generation; PTX runs on all later devices.
+// on its own and on later devices of the same generation (such as sm_80 and
+// sm_86). PTX runs on these and on all later devices.
 bool serves(const Image &image, int version) {
   return image.version <= version &&
          (!image.isCode || image.version / 10 == version / 10);
 }
 
-// Returns the advice for the error that no image fits the device.
+// Returns the last part of the error that no image fits the device: what to do.
 std::string remedyFor(int version) {
-  int newest = 0; // that target.architectures may name
+  int newest = 0; // the newest for target.architectures
   for (int served : {80, 90, 100})
     if (served <= version)
       newest = served;
@@ -61,8 +62,8 @@ std::string read(const std::string &path) {
   return bytes;
 }
 
-// The driver compiles PTX here; the output of its compiler becomes part of the
-// error.
+// Loads an image. The driver compiles PTX here; the output of its compiler
+// becomes part of the error message.
 CUmodule load(const std::string &bytes, const std::string &path) {
   char log[1024] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,

@@ -16,11 +16,11 @@ struct ProgramModule {
 };
 
 // Loads the generated kernels of a program, from files of its folder, or from
-// images in memory if the program was received from the host. Of these files,
-// kernels.sm_NN.cubin has machine code for one device and later ones of its
-// generation; the driver compiles kernels.sm_NN.ptx for any later device.
-// Throws UNSUPPORTED if no image fits the device, BAD_PROGRAM if a kernel is
-// missing.
+// images in memory if the program was received from the host. The image
+// kernels.sm_NN.cubin has machine code for sm_NN and later devices of the same
+// generation. The image kernels.sm_NN.ptx is compiled by the driver for any
+// later device. Throws UNSUPPORTED if no image fits the device, BAD_PROGRAM if
+// a kernel is missing.
 std::shared_ptr<ProgramModule> loadModule(const cleave_program &program,
                                           Device &device);
 

@@ -1,4 +1,4 @@
-// Arenas on a device.
+// The memory of an arena on a device.
 
 #include "storage.h"
 
@@ -10,8 +10,8 @@
 using namespace cleave;
 using namespace cleave::cuda;
 
-// Waits for the device, which may still use the memory after a failure. The
-// memory is freed after this.
+// Waits for the device before the memory is freed: after a failure, it may
+// still use the memory.
 DeviceStorage::~DeviceStorage() {
   device.tryUse();
   (void)driver().cuStreamSynchronize(stream);
@@ -34,8 +34,8 @@ void DeviceStorage::zero(int64_t at, int64_t bytes) {
   check(driver().cuStreamSynchronize(stream), "clearing memory");
 }
 
-// Writes the same bytes as Memory::poison; arenas begin at even addresses on
-// host and device.
+// Writes the same bytes as Memory::poison: since arenas begin at even addresses
+// on host and device, the pattern of two bytes has the same phase.
 void DeviceStorage::poison(int64_t at, int64_t bytes) {
   if (bytes == 0)
     return;

@@ -1,4 +1,4 @@
-// Scratch memory of library commands on a device.
+// Computes how much scratch memory library commands need on a device.
 
 #include "cleave/workspace.h"
 
@@ -15,8 +15,8 @@ using namespace cleave::cuda;
 
 namespace {
 constexpr int64_t tile = 128;       // rows and columns of a block of a result
-constexpr int64_t processors = 132; // of the devices that matter most
-constexpr int64_t leastDepth = 256; // of a part of a sum
+constexpr int64_t processors = 132; // multiprocessors of an H100 or H200
+constexpr int64_t leastDepth = 256; // terms of each partial sum
 // Space for flags and tile descriptions of cuBLASLt, and up to 256 bytes of
 // padding, because cuBLASLt's workspace is aligned to 256 and planned memory
 // only to 64.
@@ -26,9 +26,9 @@ constexpr int64_t most = int64_t(32) << 20;
 int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 } // namespace
 
-// cuBLASLt splits long sums if the results alone are too few to occupy a
-// device, and stores the partial sums here in f32 or f64. It selects an
-// algorithm that needs at most the given workspace.
+// If the results of a product are too few to occupy a device, cuBLASLt splits
+// its sums into parts, and stores the partial sums in f32 or f64 in the
+// workspace. It selects an algorithm that needs at most the given workspace.
 int64_t cuda::gemmWorkspace(const program::Gemm &gemm, std::string &error) {
   error = checkGemm(gemm);
   if (!error.empty())
@@ -66,7 +66,7 @@ int64_t cuda::attentionWorkspace(const program::Attention &x,
   int64_t bytes = 0;
   if (x.backward) {
     int64_t size = x.dtype == program::DType::F64 ? 8 : 4;
-    bytes = roundedTo64(x.b * x.n * x.g * x.qLen * size); // sums of dO o
+    bytes = roundedTo64(x.b * x.n * x.g * x.qLen * size); // sum(dO * o)
   }
   // cuDNN's workspace is aligned to 256 and planned memory only to 64, so 256
   // bytes are added.
@@ -78,7 +78,7 @@ int64_t cuda::attentionWorkspace(const program::Attention &x,
 
 int64_t cuda::groupedWorkspace(const program::GroupedGemm &x,
                                std::string &error) {
-  // The sizes are checked by the CPU's function first: what it refuses is
+  // The CPU's function checks the sizes first: sizes that it refuses are
   // invalid on every device.
   if (cleave::groupedWorkspace(x, 1, error) < 0)
     return -1;

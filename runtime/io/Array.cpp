@@ -161,8 +161,8 @@ static void convertFloats(std::string_view from, const std::byte *source,
   }
 }
 
-/// The smallest and largest value of an integer type, clamped to the range of
-/// i64.
+/// Returns the smallest and the largest value of an integer type, clamped to
+/// the range of i64.
 static std::pair<int64_t, int64_t> range(std::string_view dtype) {
   if (dtype == "i1")
     return {0, 1};
@@ -225,8 +225,8 @@ int64_t firstBeyond(std::string_view from, const std::byte *data, int64_t count,
                     std::string_view to) {
   if (!narrows(from, to))
     return -1;
-  // Numbers up to half a unit in the last place above the largest number still
-  // round to it.
+  // Numbers that exceed the largest finite number by less than half a unit in
+  // the last place are still rounded to it.
   const double limit = to == "f16"    ? 65520
                        : to == "bf16" ? 0x1.FFp127
                                       : 0x1.FFFFFFp127;

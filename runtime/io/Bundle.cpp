@@ -1,9 +1,9 @@
-// Executables that carry a compiled program.
+// Executables that carry a compiled program. Such a file consists of:
 //
 //   the runner | bytes of each file | table (JSON) | its size | the mark
 //
 // The table lists name, position and size of each file; sizes are u64, little
-// endian.
+// endian. The mark is a fixed text at the end of the file.
 
 #include "cleave/io/Bundle.h"
 

@@ -1,4 +1,4 @@
-//===- Digest.cpp - digests, and documents with one -----------------------===//
+//===- Digest.cpp - digests, and JSON that has one ------------------------===//
 #include "cleave/io/Digest.h"
 
 #include <algorithm>

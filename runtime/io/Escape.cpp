@@ -8,13 +8,13 @@
 namespace cleave {
 
 namespace {
-/// One UTF-8 character (Unicode, table 3-7), or one byte that does not begin a
-/// character.
+/// One UTF-8 character (well-formed as in table 3-7 of the Unicode standard),
+/// or one byte that does not begin a character.
 struct Character {
   size_t size = 1;
   uint32_t code = 0;
   bool isValid = true;
-  bool isCut = false; ///< The text ends within it.
+  bool isCut = false; ///< the text ends inside the character
 };
 } // namespace
 
@@ -44,8 +44,8 @@ static Character firstOf(std::string_view text) {
   return c;
 }
 
-/// Controls, line separators, and characters that change the order of text
-/// (Unicode annex 9, section 2).
+/// Returns whether a character is a control character, a line separator, or a
+/// character that changes the order of text (Unicode annex 9, section 2).
 static bool isControl(uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
          (code >= 0x2028 && code <= 0x202e) ||
@@ -53,8 +53,8 @@ static bool isControl(uint32_t code) {
          code == 0x200f || code == 0x061c || code == 0xfeff;
 }
 
-/// Escapes `text`. With `rest`, an incomplete character at the end is moved
-/// there.
+/// Escapes `text`. If `rest` is not null, an incomplete character at the end of
+/// the text is moved to it.
 static std::string escape(std::string_view text, bool keepsLines,
                           std::string *rest) {
   std::string result;
@@ -138,7 +138,8 @@ std::streamsize EscapingStream::Buffer::xsputn(const char *text,
 }
 
 int EscapingStream::Buffer::sync() {
-  // A flush ends a message, so an incomplete character at its end is escaped.
+  // A flush ends a message, so an incomplete character at the end of the
+  // message is escaped.
   std::string shown = escapedLines(rest);
   rest.clear();
   auto size = static_cast<std::streamsize>(shown.size());

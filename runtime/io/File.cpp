@@ -38,7 +38,7 @@ static void writeAll(const std::string &path, int descriptor, const void *data,
   }
   auto *at = static_cast<const char *>(data);
   while (size) {
-    // Linux moves at most 2 GiB per call.
+    // Linux writes at most 2 GiB per call.
     ssize_t count = ::write(descriptor, at, std::min(size, size_t(1) << 30));
     if (count < 0 && errno == EINTR)
       continue;
@@ -49,7 +49,7 @@ static void writeAll(const std::string &path, int descriptor, const void *data,
   }
 }
 
-/// Opens without waiting for a reader of a FIFO.
+/// Opens a file for writing. It does not wait until a FIFO has a reader.
 static int openToWrite(const std::string &path, int how) {
   int descriptor = ::open(
       path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | how, 0666);
@@ -120,8 +120,8 @@ void LineFile::append(std::string_view line) {
 void syncFolder(const std::string &path) {
   int descriptor = ::open(path.empty() ? "." : path.c_str(),
                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // A folder that can be written to but not read cannot be opened and flushed.
-  // Its files are flushed one by one when they are closed.
+  // A folder that can be written to but not read cannot be opened, and so not
+  // flushed. Its files are flushed one by one when they are closed.
   if (descriptor < 0 && errno == EACCES)
     return;
   if (descriptor < 0)
@@ -132,7 +132,8 @@ void syncFolder(const std::string &path) {
     failedToWrite(path, error);
 }
 
-/// The folder and the last component of a path, "runs/x/" -> ("runs", "x").
+/// Returns the folder and the last component of a path: "runs/x/" -> ("runs",
+/// "x").
 static std::pair<std::string, std::string> splitPath(const std::string &path) {
   fs::path normal = fs::path(path).lexically_normal();
   if (!normal.has_filename())
@@ -141,7 +142,7 @@ static std::pair<std::string, std::string> splitPath(const std::string &path) {
   return {parent.empty() ? "." : parent, normal.filename().string()};
 }
 
-/// Removes temporary files of `path` that killed processes left there.
+/// Removes temporary files of `path` that killed processes left in its folder.
 static void removeAbandonedOf(const std::string &path) {
   auto [parent, name] = splitPath(path);
   removeAbandoned(parent, name.substr(0, 120));
@@ -151,7 +152,7 @@ AtomicFolder::AtomicFolder(const std::string &finalPath)
     : final(finalPath), temporary(temporaryNameOf(finalPath, "tmp")) {
   removeAbandonedOf(final);
   std::error_code ignored;
-  fs::remove_all(path(), ignored); // of a killed process with our number
+  fs::remove_all(path(), ignored); // left by a killed process with our id
   std::error_code error;
   fs::create_directories(path(), error);
   if (error)
@@ -206,7 +207,7 @@ void checkOutputPath(const std::string &path) {
 void refuseToReplace(const std::string &output,
                      const std::vector<std::string> &inputs) {
   for (const std::string &input : inputs) {
-    std::error_code error; // of what is not there
+    std::error_code error; // a missing file is no error
     if (!input.empty() && fs::equivalent(output, input, error))
       throw InputError(output + ": is " +
                        (input == output ? "an input of this command"

@@ -23,10 +23,10 @@ FileLock &FileLock::operator=(FileLock &&other) noexcept {
 FileLock::Outcome FileLock::tryLock(const std::string &path, Kind kind,
                                     bool create) {
   release();
-  // Only plain files are opened, no links or devices. For an exclusive lock NFS
-  // requires a file that is open for writing. If the file cannot be opened for
-  // writing, for example because it belongs to another user, it is opened for
-  // reading. That suffices on other file systems.
+  // Only plain files are opened, no links or devices. NFS requires that a file
+  // is open for writing if it is locked exclusively. If the file cannot be
+  // opened for writing, for example because it belongs to another user, it is
+  // opened for reading, which suffices on other file systems.
   const int flags =
       O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (create ? O_CREAT : 0);
   int file = -1;

@@ -121,7 +121,8 @@ std::string fingerprintOf(const Manifest &manifest) {
   return digestOf(text);
 }
 
-/// Returns what is wrong with a file of the folder; "" if it is unchanged.
+/// Describes how a file of the program's folder differs from `expected`; "" if
+/// it is unchanged.
 static std::string faultOf(const std::filesystem::path &path,
                            const ManifestFile &expected) {
   std::string found, reason;

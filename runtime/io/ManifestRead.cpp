@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 namespace cleave {
 
 namespace {
-/// A JSON object with a path for messages, e.g. "inputs[2].shape".
+/// A JSON object, and its path in the manifest for messages, e.g. "inputs[2]".
 struct Reader {
   const Json &json;
   std::string path;
@@ -126,8 +126,8 @@ struct Reader {
 };
 } // namespace
 
-/// Returns the number of elements of `shape`. Fails if it exceeds 2^59, so that
-/// the size in bytes, at most 8 times as much, does not exceed 2^62.
+/// Returns the number of elements of `shape`. Fails if it exceeds 2^59. Then
+/// the size in bytes, at most 8 per element, does not exceed 2^62.
 static int64_t elements(const Reader &r, const std::vector<int64_t> &shape) {
   int64_t count = 1;
   for (int64_t dim : shape)
@@ -136,7 +136,7 @@ static int64_t elements(const Reader &r, const std::vector<int64_t> &shape) {
   return count;
 }
 
-/// Reads where `count` elements of a weight are stored.
+/// Reads the place at which the `count` elements of a weight are stored.
 static WeightRef readWeight(const Reader &r, int64_t count) {
   Reader w{r.need("weight"), r.at("weight")};
   WeightRef ref;

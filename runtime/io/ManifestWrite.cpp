@@ -161,8 +161,8 @@ std::string manifestToJson(const Manifest &m) {
       {"files", listToJson(m.files)},
       {"weights", listToJson(m.weights)},
       {"config", config}};
-  // Names in a model file need not be UTF-8. Invalid bytes are replaced,
-  // instead of throwing.
+  // Names in a model file need not be UTF-8. Invalid bytes are replaced, so
+  // that nlohmann::json does not throw.
   return sealJson(jsonText(json, 1) + "\n");
 }
 

@@ -1,8 +1,8 @@
 //===- MappedFile.cpp - input by mapping, guarded against cut files -------===//
 //
 // If a file is truncated while it is mapped, reading a page beyond its new end
-// raises SIGBUS. The signal handler maps zeros there and marks the file. The
-// reader of the file checks the mark afterwards.
+// raises SIGBUS. The signal handler maps zeros to this page and marks the file
+// as cut. Readers of the file check the mark after they have read.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/io/Error.h"
@@ -25,17 +25,17 @@ namespace cleave {
 
 namespace {
 
-/// The range of a mapped file. The signal handler reads it without a lock, so
-/// `end` is set last and cleared first.
+/// The address range of a mapped file. The signal handler reads it without a
+/// lock, so `end` is set last and cleared first.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0};
   std::atomic<bool> isCut{false};
 };
 
-/// The table has more ranges than files are ever open at a time. Further files
-/// would not be guarded.
+/// The ranges of all mapped files. There are more entries than files are ever
+/// open at a time; if there were not, further files would not be guarded.
 std::array<Range, 4096> ranges;
-std::mutex mutex; // of those who look for a free one
+std::mutex mutex; // held while looking for a free range
 
 uintptr_t pageSize = 4096;
 
@@ -54,8 +54,9 @@ void onBusError(int, siginfo_t *info, void *) {
       return;
     }
   }
-  // The address is in no mapped file of ours. After the handler returns, the
-  // access faults again, and the signal then ends the process.
+  // The address is in no file that this process has mapped here. After the
+  // handler returns, the access faults again, and the signal then ends the
+  // process.
   ::signal(SIGBUS, SIG_DFL);
   errno = error;
 }

@@ -18,7 +18,7 @@ static constexpr TypeName typeNames[] = {
     {"i4", "i32"}, {"i2", "i16"}, {"i1", "i8"},  {"u8", "u64"},
     {"u4", "u32"}, {"u2", "u16"}, {"u1", "u8"},  {"b1", "i1"}};
 
-/// "<f4" -> "f32".
+/// Converts NumPy's name of a type, such as "<f4", to ours, such as "f32".
 static std::string parseDescr(const std::string &descr,
                               const std::string &name) {
   if (descr.size() >= 2) {

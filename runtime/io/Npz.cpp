@@ -1,10 +1,9 @@
 //===- Npz.cpp - NumPy's archives -----------------------------------------===//
 //
 // An .npz file is a zip archive of .npy files. The reader uses the central
-// directory, the only place that always has the right sizes, and supports
-// zip64. The writer stores entries without compression, and uses zip64 only
-// where a number needs it.
-//
+// directory, because only there the sizes are always right, and supports zip64.
+// The writer stores entries without compression, and uses zip64 only if a
+// number needs it.
 //===----------------------------------------------------------------------===//
 #include "NpyDetail.h"
 #include "cleave/io/Error.h"
@@ -77,7 +76,7 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
         get<uint32_t>(record + 42)};
     // A number that does not fit into the record's 32 bits is 0xffffffff there.
     // The extra field with id 1 (zip64) then has the actual numbers, in the
-    // order in which they are assigned below.
+    // order in which they are read below.
     const std::byte *extra = record + 46 + nameSize, *last = extra + extraSize;
     while (last - extra >= 4) {
       uint16_t id = get<uint16_t>(extra), length = get<uint16_t>(extra + 2);
@@ -93,15 +92,15 @@ NpzReader::NpzReader(const std::string &path) : file(path) {
     }
     if (entry.name.ends_with(".npy"))
       entry.name.resize(entry.name.size() - 4);
-    entry.name = escaped(entry.name); // as the names of a model are
+    entry.name = escaped(entry.name); // like a model's tensor names
     entries.push_back(std::move(entry));
     at += 46 + nameSize + extraSize + commentSize;
   }
   checkApart();
 }
 
-/// Refuses entries whose bytes overlap. NumPy writes none, and with overlaps a
-/// small file could claim to have arrays of any total size.
+/// Refuses entries whose bytes overlap. NumPy writes no such entries, and with
+/// them a small file could claim to contain arrays of any total size.
 void NpzReader::checkApart() const {
   std::vector<const Entry *> sorted;
   for (const Entry &entry : entries)
@@ -111,7 +110,7 @@ void NpzReader::checkApart() const {
   });
   for (size_t i = 1; i < sorted.size(); ++i) {
     const Entry &first = *sorted[i - 1], &second = *sorted[i];
-    uint64_t end = 0; // at least: headers have names, too
+    uint64_t end = 0; // a lower bound: headers also have names
     if (__builtin_add_overflow(first.header, first.compressed, &end) ||
         end > second.header || second.header - end < 30)
       throw InputError(file.path() + ": arrays '" + first.name + "' and '" +
@@ -222,7 +221,8 @@ struct Written {
 };
 } // namespace
 
-/// The fields that local and central records share, and zip64's extra field.
+/// Writes the fields that local and central records of a zip archive have in
+/// common, up to the size of zip64's extra field.
 static void putCommon(std::string &out, const Written &entry,
                       uint16_t extraSize) {
   put<uint16_t>(out, extraSize ? 45 : 20);
@@ -268,7 +268,7 @@ static void writeArchive(OutputFile &file, const NamedViews &arrays) {
     uint64_t size = header.size() + array.byteSize();
     uLong crc = crc32_z(0, reinterpret_cast<const Bytef *>(header.data()),
                         header.size());
-    if (array.byteSize()) // zlib takes a null pointer as "start anew"
+    if (array.byteSize()) // a null pointer would restart zlib's CRC
       crc = crc32_z(crc, reinterpret_cast<const Bytef *>(array.data),
                     array.byteSize());
     Written entry{name + ".npy", static_cast<uint32_t>(crc), size, offset};

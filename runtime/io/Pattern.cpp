@@ -1,6 +1,6 @@
-// The only file that uses regular expressions. It refuses what would surprise
-// users before std::regex sees it: std::regex accepts some mistakes silently,
-// and describes others badly.
+// The only file that uses regular expressions. Before std::regex sees a
+// pattern, this file refuses what would surprise users: std::regex accepts some
+// mistakes silently, and describes others badly.
 
 #include "cleave/io/Pattern.h"
 
@@ -21,7 +21,7 @@ bool isDigit(char c) { return c >= '0' && c <= '9'; }
 bool isLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)); }
 
 /// Converts a shell pattern to a regular expression: "*.bias" to ".*\.bias".
-/// Empty if it contains something that shells do not have.
+/// Returns "" if it contains something that shell patterns do not have.
 std::string fromGlob(std::string_view glob) {
   std::string text;
   for (char c : glob)
@@ -43,7 +43,7 @@ class Scanner {
 public:
   explicit Scanner(std::string_view text) : text(text) {}
 
-  /// Describes the mistake; "" if there is none.
+  /// Returns a description of the mistake; "" if there is none.
   std::string run() {
     while (at < text.size() && mistake.empty())
       step();
@@ -111,7 +111,7 @@ private:
                   (meant.empty() ? "." + sign : meant) + "'");
   }
 
-  /// {2}, {2,} or {2,4}.
+  /// Scans a count: {2}, {2,} or {2,4}.
   void count() {
     size_t end = at + 1;
     auto number = [&] {
@@ -154,8 +154,8 @@ private:
       for (char digit : code)
         if (!std::isxdigit(static_cast<unsigned char>(digit)))
           return false;
-      // `\x` and `\u` may only name ASCII characters: names are UTF-8, where
-      // all others have several bytes.
+      // `\x` and `\u` may only stand for ASCII characters: names are UTF-8, in
+      // which other characters have several bytes.
       return code.size() == digits &&
              std::strtol(code.c_str(), nullptr, 16) < 128;
     };
@@ -201,7 +201,7 @@ private:
           return;
         continue;
       }
-      char kind = peek(); // [[:alpha:]] and the like
+      char kind = peek(); // of classes such as [[:alpha:]]
       if (text[at] == '[' && (kind == ':' || kind == '.' || kind == '=')) {
         size_t end = text.find(std::string{kind, ']'}, at + 2);
         if (end == std::string_view::npos)
@@ -226,15 +226,15 @@ private:
   std::string_view text;
   size_t at = 0;
   Last last = Last::Nothing;
-  std::vector<size_t> open; // where groups begin
+  std::vector<size_t> open; // positions at which open groups begin
   std::string mistake;
 };
 
 std::regex compile(std::string_view pattern) {
   auto flags = std::regex::ECMAScript;
 #ifdef __GLIBCXX__
-  // libstdc++ then matches in polynomial time and without deep recursion, which
-  // untrusted names could provoke otherwise.
+  // With this flag, libstdc++ matches in polynomial time and without deep
+  // recursion. Otherwise untrusted names could cause either.
   flags |= std::regex_constants::__polynomial;
 #endif
   return std::regex(pattern.begin(), pattern.end(), flags);

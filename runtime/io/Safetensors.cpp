@@ -81,7 +81,7 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
   if (file.size() < 8)
     throw torn("it has " + std::to_string(file.size()) + " bytes");
   std::memcpy(&length, file.data(), 8);
-  // PyTorch files are zips of pickles, or, before 2020, pickles.
+  // PyTorch's own files are zips of pickles or, before 2020, pickles.
   std::string_view start(reinterpret_cast<const char *>(file.data()), 4);
   if (length > file.size() - 8 &&
       (start == "PK\3\4" || start.starts_with("\x80\2")))
@@ -103,7 +103,7 @@ SafetensorsReader::SafetensorsReader(const std::string &path) : file(path) {
   for (const auto &[key, entry] : header.items()) {
     if (key == "__metadata__")
       continue;
-    const std::string name = escaped(key); // as the names of a model are
+    const std::string name = escaped(key); // like a model's tensor names
     ArrayView view;
     uint64_t begin = 0, end = 0;
     try {

@@ -1,5 +1,5 @@
-// "did you mean": finds the nearest known name by edit distance. A prefix
-// counts as near as one wrong letter.
+// "did you mean": finds the nearest known name by edit distance. A name that is
+// a prefix of a known name counts like one wrong letter.
 
 #include "cleave/io/Suggest.h"
 
@@ -8,7 +8,8 @@
 
 namespace {
 
-// The number of insertions, deletions, substitutions and swaps of neighbours.
+// Returns the number of insertions, deletions, substitutions and swaps of
+// adjacent letters that turn `a` into `b`.
 size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<std::vector<size_t>> d(a.size() + 1,
                                      std::vector<size_t>(b.size() + 1));
@@ -35,8 +36,8 @@ cleave::nearest(const std::string &name,
   size_t bestDistance = 0;
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(name, candidate);
-    // A prefix of the candidate counts like one wrong letter, a short prefix
-    // like two.
+    // If `name` is a prefix of the candidate, the distance is 1, or 2 if the
+    // prefix is short.
     if (candidate.starts_with(name) &&
         (name.size() >= 3 || name.size() * 2 > candidate.size()))
       distance = std::min<size_t>(distance,

@@ -1,6 +1,6 @@
 // Removes temporary files and folders when a signal ends the process. The
-// handler may only call async-signal-safe functions: no allocation, no lock, no
-// directory stream.
+// signal handler may only call async-signal-safe functions, so it allocates no
+// memory, takes no lock, and does not use opendir().
 
 #include "cleave/io/Temporary.h"
 
@@ -30,8 +30,8 @@ namespace {
 constexpr const char *guardName = "/.lock";
 
 /// The names of files to remove; null marks a free slot. A process never needs
-/// that many slots. If it did, further files would be removed only by their
-/// destructors, not after a signal.
+/// more slots than this. If it did, further files would be removed only by
+/// their destructors and not after a signal.
 std::array<std::atomic<char *>, 64> slots;
 
 constexpr std::array endings = {SIGINT, SIGTERM, SIGHUP};
@@ -60,7 +60,7 @@ bool isSelfOrParent(const char *name) {
 void removeContent(int folder, int depth) {
   alignas(DirectoryEntry) char buffer[4096];
   bool isAnyRemoved = true;
-  while (isAnyRemoved) { // removing moves the entries after
+  while (isAnyRemoved) { // removing an entry may move others
     isAnyRemoved = false;
     ::lseek(folder, 0, SEEK_SET);
     for (;;) {
@@ -111,14 +111,15 @@ void removeInHandler(const char *path) {
 
 void say(const char *text) {
   if (::write(STDERR_FILENO, text, std::strlen(text)) < 0)
-    return; // nobody listens
+    return; // stderr is closed
 }
 
 void onSignal(int number) {
   int error = errno;
-  if (::getpid() == process) { // else a child that has not executed yet
-    // In a thread other than the main thread: stops the main thread, which
-    // would otherwise continue and report missing files.
+  if (::getpid() == process) { // else a forked child before exec
+    // If the handler runs in another thread, it forwards the signal to the main
+    // thread. This stops the main thread, which would otherwise continue and
+    // report missing files.
     if (!::pthread_equal(::pthread_self(), mainThread)) {
       ::pthread_kill(mainThread, number);
       errno = error;
@@ -158,7 +159,7 @@ TemporaryPath::TemporaryPath(std::string path) : name(std::move(path)) {
 }
 
 TemporaryPath::~TemporaryPath() {
-  std::error_code ignored; // what is left over does no harm
+  std::error_code ignored; // files that remain do no harm
   if (!isKept)
     fs::remove_all(name, ignored);
   keep();
@@ -194,7 +195,7 @@ std::string temporaryNameOf(const std::string &path, const char *what) {
   if (!normal.has_filename())
     normal = normal.parent_path();
   fs::path parent = normal.parent_path();
-  // File names have at most 255 bytes.
+  // The name is cut, because file names have at most 255 bytes.
   std::string name = normal.filename().string().substr(0, 120);
   return (parent.empty() ? "." : parent.string()) + "/." + name + "." + what +
          hostAndProcess();
@@ -215,8 +216,8 @@ static bool hasEnded(std::string_view name) {
          errno == ESRCH;
 }
 
-/// Whether a process holds the folder's lock. The process number alone means
-/// nothing in another container.
+/// Returns whether a process holds the lock of the folder `path`. Processes in
+/// other containers cannot be detected by their ids.
 static bool isHeld(const fs::path &path) {
   std::error_code ignored;
   FileLock lock;
@@ -244,7 +245,8 @@ void removeAbandoned(const std::string &folder, const std::string &of) {
   }
 }
 
-/// Removes folders of `prefix` in TMPDIR that killed processes left there.
+/// Removes folders PREFIX-HOST-PID-N from `parent` that killed processes left
+/// there.
 static void removeAbandonedFolders(const fs::path &parent,
                                    const std::string &prefix) {
   std::error_code error, ignored;
@@ -276,7 +278,7 @@ std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
       return folder;
     }
     int number = errno;
-    folder->keep(); // it is another's, or not there
+    folder->keep(); // it is not ours, or does not exist
     if (number == EEXIST)
       continue;
     error = folder->path() + ": cannot be made: " + std::strerror(number) +

@@ -12,9 +12,10 @@ static void append(std::string &list, const std::string &entry) {
   list += (list.empty() ? "" : ", ") + entry;
 }
 
-/// Suggests what a matrix in the file may be if the model has no tensor of its
-/// name: a tied parameter under another of its names. A model file may use one
-/// name of a tied parameter, and its state_dict() another name or both.
+/// Returns a hint for messages about a matrix in the file whose name the model
+/// does not have: it may be a tied parameter under another of its names. A
+/// model file may use one name of a tied parameter, and its state_dict()
+/// another name or both.
 static std::string whatItMayBe(const ArrayView &view,
                                const SafetensorsReader &file,
                                const std::vector<WantedTensor> &wanted) {
@@ -27,7 +28,7 @@ static std::string whatItMayBe(const ArrayView &view,
     const ArrayView *other = file.find(tensor.name);
     if (!other) {
       if (missing)
-        return ""; // of several
+        return ""; // several tensors are missing
       missing = &tensor;
     } else if (other->dtype == view.dtype && other->shape == view.shape &&
                std::memcmp(other->data, view.data, view.byteSize()) == 0) {

@@ -36,7 +36,7 @@ void recordWeights(Manifest &manifest) {
                                   digestOfPieces(bytesOf(file))});
     } catch (const Error &) {
       // The manifest leaves out a file that cannot be read now. The compiler
-      // has warned of it, and it is an error only when the program runs.
+      // has warned about it, and it is an error only when the program runs.
       continue;
     }
   }
@@ -97,7 +97,7 @@ ArrayView WeightFiles::view(const ManifestTensor &tensor) {
   return view;
 }
 
-/// The finalizer of SplitMix64: a well mixed number for each counter.
+/// The finalizer of SplitMix64: returns a well-mixed number for each counter.
 static uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -105,7 +105,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// A uniform number in (0, 1].
+/// Returns a uniformly distributed number in (0, 1].
 static double uniform(uint64_t key, uint64_t counter) {
   return ((mix(key ^ mix(counter)) >> 11) + 1) * 0x1p-53;
 }

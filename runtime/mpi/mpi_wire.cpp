@@ -1,8 +1,8 @@
 // Implements Wire, the messages between the processes of a job, by MPI calls.
-// Two threads of a process call MPI: the one that exchanges requests and
-// replies with the other processes, and the one that runs the process's rank.
-// They rarely need MPI at the same time, so one lock and MPI_THREAD_SERIALIZED
-// are enough.
+// Two threads of a process call MPI: the thread that exchanges requests and
+// replies with the other processes, and the thread that runs the process's
+// rank. They rarely need MPI at the same time, so a lock and
+// MPI_THREAD_SERIALIZED are enough.
 
 #include "error.h"
 #include "wire.h"

@@ -1,7 +1,7 @@
-// The device-dependent part of executing a program. A Rank resolves the
-// addresses of a command and checks that they are within its arenas; the
-// backend then turns the command into a call that runs it. Each rank has its
-// own backend.
+// The interface of the device-dependent part of executing a program. A Rank
+// resolves the addresses of a command and checks that they are within its
+// arenas. The backend then turns the command into a call that runs it. Each
+// rank has its own backend.
 #ifndef CLEAVE_RUNTIME_BACKEND_H
 #define CLEAVE_RUNTIME_BACKEND_H
 
@@ -26,7 +26,7 @@ public:
   virtual ~Storage() = default;
   virtual char *data() const = 0;
   virtual int64_t size() const = 0;
-  virtual int64_t slack() const { return 0; } // usable bytes past the end
+  virtual int64_t slack() const { return 0; } // usable bytes after the end
 
   // Copies bytes [at, at + bytes) from the host, or to the host.
   virtual void write(int64_t at, const void *from, int64_t bytes) = 0;
@@ -105,20 +105,21 @@ public:
                        const SortRowsBuffers &buffers) = 0;
   virtual Run positionInExpert(const program::PositionInExpert &order,
                                const PositionInExpertBuffers &buffers) = 0;
-  // A strided copy of blocks of `block` bytes each. `dims` counts blocks in
-  // each dimension, and strides are in bytes. Trailing dimensions that are
-  // dense in both arrays were merged into the block.
+  // Copies blocks of `block` bytes each. `dims` is the number of blocks in each
+  // dimension, and strides are in bytes. The caller has merged trailing
+  // dimensions that are dense in both arrays into the block.
   virtual Run copy(const CopyBuffers &buffers, int64_t block,
                    std::vector<int64_t> dims, std::vector<int64_t> srcStrides,
                    std::vector<int64_t> dstStrides) = 0;
   virtual Run fill(char *dst, int64_t count, int64_t size,
                    uint64_t pattern) = 0;
 
-  // Waits for the byte of a condition and returns its value.
+  // Waits until the flag of a condition has been computed and returns its
+  // value.
   virtual char flag(const char *at) = 0;
 
-  // Returns `run` (the call of a command or of a collective), extended to
-  // record its position in the program.
+  // Returns a call that does the same as `run` (the call of a command or of a
+  // collective) and also records its position in the program.
   virtual Run at(CallSite site, Run run) {
     (void)site;
     return run;
@@ -128,28 +129,28 @@ public:
   // complete.
   virtual void finish() {}
 
-  // Marks measure the times of commands for traces. mark(n) is reached when all
+  // Marks measure the times of commands for traces. A mark is reached when all
   // calls before it are complete; mark(0) precedes all calls of an action.
-  // After finish(), passed(n) returns the time at which mark(n) was reached, by
-  // traceClock().
+  // After finish(), passed(n) returns the time at which mark n was reached, on
+  // the clock of traceClock().
   virtual void makeMarks(size_t count) { marks.resize(count); }
   virtual void mark(size_t number) { marks[number] = traceClock(); }
   virtual int64_t passed(size_t number) { return marks[number]; }
 
   // Recording and replay of actions (CUDA graphs). replay() runs an action that
-  // was recorded before, or returns false. Between beginCapture() and
-  // endCapture() calls are recorded and not executed; endCapture() executes the
-  // recording.
+  // was recorded earlier; it returns false if there is no recording. Between
+  // beginCapture() and endCapture() calls are recorded and not executed. Then
+  // endCapture() executes the recording.
   virtual bool replay(const program::Action &) { return false; }
   virtual bool beginCapture(const program::Action &) { return false; }
   virtual void endCapture(const program::Action &) {}
-  virtual void cancelCapture() {} // after a failure
+  virtual void cancelCapture() {} // discards a recording after a failure
   // Drops all recorded actions, because memory that they refer to will be
   // freed.
   virtual void forget() {}
 
-  // The stream that commands are enqueued on, so that transfers can order
-  // themselves after them; NULL if the device has no streams.
+  // Returns the stream on which commands are enqueued, so that transfers can be
+  // ordered after them; NULL if the device has no streams.
   virtual void *stream() const { return nullptr; }
 
 private:

@@ -1,4 +1,4 @@
-// Selects backend and transport of a session by the device of the program.
+// Selects the backend and the transport of a session by the program's device.
 #ifndef CLEAVE_RUNTIME_BACKENDS_H
 #define CLEAVE_RUNTIME_BACKENDS_H
 
@@ -12,7 +12,7 @@ namespace cleave {
 
 struct SessionShape {
   int first = 0, here = 1; // ranks of this process: [first, first + here)
-  int device = 0;          // of rank `first`; the others have the next ones
+  int device = 0;          // of rank `first`; later ranks have the next
   int threadsPerRank = 1;
   bool poison = false;
 };
@@ -20,15 +20,15 @@ struct SessionShape {
 // The other processes of a session.
 struct Neighbours {
   World *world = nullptr; // NULL: none
-  std::string session;    // its name, the same in all of them
+  std::string session;    // the session's name, equal in all processes
   // Called periodically while ranks wait for each other. Throws if the job is
-  // lost, because they would then wait forever.
+  // lost, because the ranks would then wait forever.
   std::function<void()> meanwhile;
 };
 
-// What a build with CUDA support provides: backends (indexed by rank -
-// shape.first) and a transport between them. These functions throw like those
-// declared below.
+// The functions that a build with CUDA support provides. They create the
+// backends (indexed by rank - shape.first) and a transport between them, and
+// throw like the functions of the same names below.
 struct DeviceSupport {
   void (*need)();
   std::vector<std::unique_ptr<Backend>> (*makeBackends)(cleave_program &program,
@@ -53,7 +53,8 @@ std::vector<std::unique_ptr<Backend>> makeBackends(cleave_program &program,
 // not support CUDA.
 void needCuda();
 
-// `kind` is the transport of cleave_session_options, or NULL.
+// Creates the transport. `kind` is its name from cleave_session_options, or
+// NULL.
 std::unique_ptr<Transport>
 makeTransport(const cleave_program &program, const char *kind,
               const TransportOptions &options, const SessionShape &shape,

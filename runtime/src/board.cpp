@@ -1,5 +1,5 @@
-// A key-value store that the processes of a job share: every process sends each
-// of its entries (notes) to every other process.
+// A key-value store that the processes of a job share. Every process sends each
+// of its entries ("notes") to all other processes.
 
 #include "board.h"
 

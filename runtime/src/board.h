@@ -18,20 +18,21 @@ namespace cleave {
 
 class Board {
 public:
-  // Key and value together, in bytes.
+  // The largest size of a note: key and value together, in bytes.
   static constexpr int64_t longestNote = 4096;
 
   // Creates this process's copy of the board. Notes are sent between processes
   // as messages with tag `tag` on channel `channel` of the wire.
   Board(Wire &wire, int channel, int tag);
 
-  // These functions may be called from any thread.
+  // The following functions may be called from any thread.
   void post(const std::string &key, const std::string &value);
   std::optional<std::string> find(const std::string &key);
   // Removes the notes whose key begins with `prefix` from this process's copy.
   void forget(const std::string &prefix);
 
-  // Stops receiving notes. No function may be called afterwards.
+  // Stops receiving notes from other processes. The board must not be used
+  // afterwards.
   void close();
 
 private:

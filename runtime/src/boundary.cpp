@@ -34,8 +34,8 @@ std::string print(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-// Checks the class of ranks that the boundary entry names, and that ranks of
-// this class have the entry's arena.
+// Checks that the class of ranks to which the entry belongs exists, and that
+// its ranks have the entry's arena.
 void checkClass(const Program &program, const Classes &classes,
                 const Boundary &entry) {
   if (entry.rankClass >= 0) {
@@ -80,7 +80,7 @@ void checkView(const Boundary &entry) {
   }
 }
 
-// The axes over which it is cut.
+// Checks the mesh axes over which the buffer is split or partial.
 void checkAxes(const Program &program, const Classes &classes,
                const Boundary &entry) {
   auto checkGroup = [&](const std::vector<SubAxis> &group) {
@@ -101,7 +101,7 @@ void checkAxes(const Program &program, const Classes &classes,
     checkGroup(dim);
 }
 
-// The tiles of its ranks cover it.
+// Checks that the tiles of the ranks cover the whole array.
 void checkCover(const Classes &classes, const Boundary &entry) {
   const std::vector<int64_t> &view = viewShape(entry);
   int64_t places = groupSize(entry.partial);

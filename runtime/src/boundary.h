@@ -1,5 +1,5 @@
-// The boundary of a program (its named buffers): validity of entries, and the
-// view in which arrays are cut into tiles.
+// Checks the boundary entries of a program (its named buffers), and computes
+// the view in which their arrays are cut into tiles.
 #ifndef CLEAVE_RUNTIME_BOUNDARY_H
 #define CLEAVE_RUNTIME_BOUNDARY_H
 
@@ -21,20 +21,20 @@ public:
   // Returns whether there are mesh axes and an index on each of them such that
   // the class contains exactly the ranks with these indices.
   bool isSlice(int32_t rankClass) const;
-  // Returns whether all ranks of the class have the same index on this axis,
-  // which must have more than one index.
+  // Returns whether the axis has several indices, but all ranks of the class
+  // have the same one.
   bool fixes(int32_t rankClass, int32_t axis) const;
 
 private:
   struct Class {
     int64_t ranks = 0;
-    std::vector<int64_t> indices; // per axis, how many the ranks have
+    std::vector<int64_t> indices; // per axis: the number of different indices
   };
   const program::Program &program;
   std::map<int32_t, Class> classes;
 };
 
-// Throws unless shapes, view, sharding and tile are consistent.
+// Throws unless shape, view, sharding and tile of the entry are consistent.
 void checkBoundary(const program::Program &program, const Classes &classes,
                    const program::Boundary &entry);
 

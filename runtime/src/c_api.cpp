@@ -1,4 +1,4 @@
-// The C ABI: checks arguments and translates errors, nothing else.
+// The C ABI. It only checks arguments and converts exceptions to statuses.
 
 #include "backends.h"
 #include "cleave/device.h"
@@ -136,7 +136,7 @@ cleave_status cleave_program_add_kernel(cleave_program *program,
 
 void cleave_program_free(cleave_program *program) {
   if (program && program->isLost)
-    return; // a thread still runs its kernels
+    return; // an abandoned thread still runs its kernels
   delete program;
 }
 
@@ -250,7 +250,7 @@ cleave_status cleave_session_create(cleave_program *program,
 
 void cleave_session_free(cleave_session *session) {
   if (session && session->lost())
-    return; // a thread still uses it
+    return; // an abandoned thread still uses it
   delete session;
 }
 
@@ -429,10 +429,10 @@ void cleave_prepare_process(int32_t ranks, int32_t threads_per_rank,
                             char **argv) {
   if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
     return;
-  // The program restarts with a spin time for OpenMP threads. Some tens of
-  // microseconds cover the gap between two commands. With the default of
-  // milliseconds, spinning threads may keep a core from the thread that they
-  // wait for.
+  // The program restarts with a short spin time for OpenMP threads. Some tens
+  // of microseconds cover the time between two commands. With the default of
+  // several milliseconds, spinning threads may keep a core from the thread for
+  // which they wait.
   int64_t threads = int64_t(ranks) * std::max(threads_per_rank, 1);
   bool enough =
       threads <= static_cast<int64_t>(std::thread::hardware_concurrency());

@@ -35,8 +35,9 @@ public:
     return counters.at(call.members[call.self], call.purpose);
   }
 
-  // The states of a message are Idle -> Posted -> Matched -> Copying -> Done ->
-  // Idle. Only one of the two sides, sender or receiver, copies.
+  // A message goes through the states Idle -> Posted -> Matched -> Copying ->
+  // Done -> Idle. Only one of its two sides, sender or receiver, copies the
+  // data.
   enum class State { Idle, Posted, Matched, Copying, Done, Failed };
 
   const CollectiveCall call;
@@ -44,10 +45,10 @@ public:
   Counters &counters;
   int64_t bytes = 0;
   State state = State::Idle;
-  Message *peer = nullptr; // once matched
-  Message *next = nullptr; // in the channel, while posted
-  std::string failure;     // empty: the other side is gone
-  Clock::time_point met;   // once matched
+  Message *peer = nullptr; // set when matched
+  Message *next = nullptr; // in the channel's list, while posted
+  std::string failure;     // of state Failed; "": the peer withdrew
+  Clock::time_point met;   // time at which it was matched
 };
 
 using State = Message::State;
@@ -70,8 +71,8 @@ void Channel::abort() {
   signal();
 }
 
-// Checks that sender and receiver agree on type and size. If the programs of
-// two ranks differ, one side would read invalid memory.
+// Matches the two sides of a message, and checks that they agree on type and
+// size. Otherwise one side would access invalid memory.
 void Channel::meet(Message &a, Message &b) {
   a.peer = &b;
   b.peer = &a;
@@ -171,7 +172,7 @@ void Channel::complete(Message &message) {
           throw lateness(message.call, options.timeoutSeconds,
                          {message.call.members[1 - message.call.self]});
         break;
-      case State::Copying: // by the other side, which will be done
+      case State::Copying: // the other side copies and will finish
         left = 1;
         break;
       }
@@ -180,7 +181,7 @@ void Channel::complete(Message &message) {
   }
 }
 
-// After this call nobody reads or writes the message's memory.
+// Withdraws a message. After this call no thread reads or writes its memory.
 void Channel::withdraw(Message &message) {
   while (true) {
     uint32_t seen = events.load(std::memory_order_acquire);

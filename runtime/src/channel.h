@@ -1,7 +1,7 @@
-// Transfers between two ranks of one process.
-// A channel leads from one rank to another; its k-th send matches its k-th
-// receive. Once both have started, the side that calls finish() first copies
-// the data, so neither side waits for more than the other's start.
+// Transfers between two ranks of one process. A channel connects a sending rank
+// with a receiving rank; its k-th send matches its k-th receive. Once both
+// sides have started, the side that calls finish() first copies the data, so
+// each side waits only for the start of the other one.
 #ifndef CLEAVE_RUNTIME_CHANNEL_H
 #define CLEAVE_RUNTIME_CHANNEL_H
 
@@ -36,12 +36,12 @@ private:
   void meet(Message &a, Message &b);
 
   const TransportOptions &options;
-  std::mutex mutex; // guards all but `events`
+  std::mutex mutex; // guards all fields but `events`
   // The started messages of one side that wait for the other side. Only one
   // side can have such messages.
   Message *first = nullptr, *last = nullptr;
   bool isAborted = false;
-  std::atomic<uint32_t> events{0}; // counts changes, for those who wait
+  std::atomic<uint32_t> events{0}; // counts changes; waiting ranks watch it
 };
 
 } // namespace cleave

@@ -39,22 +39,22 @@ public:
 
   void start(Started &operation);
   void finish(Started &operation);
-  // Waits until no operation is left; rethrows the exception of an operation
-  // that failed.
+  // Waits until all operations have ended; rethrows the exception of an
+  // operation that failed.
   void drain();
-  // Nothing touches the operation any more.
+  // After this call no thread uses the operation.
   void withdraw(Started &operation);
 
 private:
   void main();
 
-  std::mutex mutex; // guards all below, and the states of operations
+  std::mutex mutex; // guards the fields below and operations' states
   std::condition_variable wake, done;
   std::deque<Started *> queue;
   Started *running = nullptr;
   // The exception of an operation that failed. No operation runs after it,
-  // because ranks match their operations by number, and the peers' numbers may
-  // differ from now on.
+  // because ranks match their operations by number, and after a failure the
+  // other ranks' numbers may differ.
   std::exception_ptr failure;
   bool quit = false;
   std::thread thread;
@@ -138,7 +138,7 @@ void Worker::main() {
   }
 }
 
-// Starts and ends in one place.
+// A synchronous collective: finish() runs it on the calling thread.
 class Blocking : public Operation {
 public:
   Blocking(std::unique_ptr<Operation> inner, Worker &worker)

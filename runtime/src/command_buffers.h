@@ -27,8 +27,8 @@ struct AttentionBuffers {
   const int64_t *dropoutKeys = nullptr;
   const int64_t *queryIndices = nullptr, *keyIndices = nullptr;
   void *workspace = nullptr; // attentionWorkspace() bytes, aligned to 64
-  // A counter to which every launch adds the floating-point operations of the
-  // score blocks that it computed; masked blocks are skipped.
+  // A counter to which every run adds the number of floating-point operations
+  // of the score blocks that it computed. Masked blocks are skipped.
   std::atomic<int64_t> *flops = nullptr;
 };
 

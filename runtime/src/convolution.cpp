@@ -1,4 +1,4 @@
-// What all who carry out convolutions share.
+// Checks convolution commands, and computes the shapes of their operands.
 
 #include "convolution.h"
 

@@ -1,4 +1,4 @@
-// What all who carry out convolutions share.
+// Checks convolution commands, and computes the shapes of their operands.
 #ifndef CLEAVE_RUNTIME_CONVOLUTION_H
 #define CLEAVE_RUNTIME_CONVOLUTION_H
 
@@ -14,7 +14,7 @@ namespace cleave {
 // valid convolution all sizes are positive.
 std::string checkConvolution(const program::Convolution &convolution);
 
-// Of x, w and y.
+// Return the shapes of x, w and y.
 std::vector<int64_t> inputDims(const program::Convolution &convolution);
 std::vector<int64_t> filterDims(const program::Convolution &convolution);
 std::vector<int64_t> outputDims(const program::Convolution &convolution);

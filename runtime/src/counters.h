@@ -1,6 +1,6 @@
-// Counters per rank. The bytes moved between ranks are counted for each purpose
-// of a transfer, only by the copy loops of the transports. The floating-point
-// operations of attention are counted by the attention kernels.
+// Counters of each rank: the bytes that it sends and receives, counted for each
+// purpose of a transfer by the copy loops of the transports, and the
+// floating-point operations of attention, counted by the attention kernels.
 #ifndef CLEAVE_RUNTIME_COUNTERS_H
 #define CLEAVE_RUNTIME_COUNTERS_H
 

@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-// The number that 16 bits are as bf16.
+// Returns the value of 16 bits as a bf16.
 inline float fromBf16(uint16_t x) {
   uint32_t bits = uint32_t(x) << 16;
   float out;
@@ -28,7 +28,7 @@ inline uint16_t toBf16(float x) {
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// Element `i` of data of a floating-point type.
+// Returns element `i` of data of a floating-point type.
 inline double loadFloat(program::DType type, const void *data, int64_t i) {
   switch (type) {
   case program::DType::F32:
@@ -40,7 +40,7 @@ inline double loadFloat(program::DType type, const void *data, int64_t i) {
   }
 }
 
-// Writes it, rounded to the type.
+// Writes element `i`, rounded to the type.
 inline void storeFloat(program::DType type, void *data, int64_t i,
                        double value) {
   switch (type) {
@@ -62,7 +62,7 @@ inline bool isFloat(program::DType type) {
          type == program::DType::BF16;
 }
 
-// Element `i` of data of an integer or boolean type.
+// Returns element `i` of data of an integer or boolean type.
 inline int64_t loadInt(program::DType type, const void *data, int64_t i) {
   switch (type) {
   case program::DType::I64:
@@ -76,7 +76,7 @@ inline int64_t loadInt(program::DType type, const void *data, int64_t i) {
   }
 }
 
-// Writes it, cut to the type.
+// Writes element `i`, truncated to the type.
 inline void storeInt(program::DType type, void *data, int64_t i,
                      int64_t value) {
   switch (type) {
@@ -109,7 +109,7 @@ template <class T> T combine(program::ReduceOp op, T a, T b) {
   switch (op) {
   case program::ReduceOp::Sum:
     if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(uint64_t(a) + uint64_t(b)); // wraps
+      return static_cast<T>(uint64_t(a) + uint64_t(b)); // wraps around
     else
       return a + b;
   case program::ReduceOp::Max:

@@ -1,5 +1,5 @@
-// Errors inside the runtime are exceptions; guarded() turns them into the
-// statuses of the C ABI, which no exception may cross.
+// Errors inside the runtime are exceptions. guarded() converts them to the
+// statuses of the C ABI, because no exception may leave the C ABI.
 #ifndef CLEAVE_RUNTIME_ERROR_H
 #define CLEAVE_RUNTIME_ERROR_H
 
@@ -12,18 +12,19 @@
 
 namespace cleave {
 
-// One line: names of programs are escaped.
+// An error with a message of one line, in which names from programs are
+// escaped.
 struct RuntimeError : std::runtime_error {
   RuntimeError(cleave_status status, const std::string &message, int rank = -1)
       : std::runtime_error(escaped(message)), status(status), rank(rank) {}
   cleave_status status;
-  int rank; // the rank to blame where it is not the one that throws
+  int rank; // the rank to blame, if not the throwing one
 };
 
 // Thrown in a waiting rank when another rank has failed.
 struct Aborted : std::exception {
   explicit Aborted(int waitedFor = -1) : waitedFor(waitedFor) {}
-  int waitedFor; // the first rank that had not come by then, if any
+  int waitedFor; // first rank that had not arrived; -1: none
   const char *what() const noexcept override { return "another rank failed"; }
 };
 

@@ -1,4 +1,5 @@
-// Prepares an exchange for one rank: which boxes it sends and receives.
+// Prepares an exchange for one rank: computes which boxes (rectangular ranges
+// of elements) the rank sends and receives.
 
 #include "exchange.h"
 
@@ -31,7 +32,8 @@ void checkAxes(const Program &program, const std::vector<SubAxis> &axes,
   }
 }
 
-// The strides of a dense tile; `count` is its number of elements.
+// Returns the strides of a dense tile. Throws if the number of its elements is
+// not `count`.
 std::vector<int64_t> stridesOf(const std::vector<int64_t> &shape,
                                const std::vector<std::vector<SubAxis>> &axes,
                                int64_t count, const char *side) {

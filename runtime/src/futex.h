@@ -1,4 +1,4 @@
-// Waiting for a word of memory to change, between threads of this process.
+// Waits for a word of memory to change, between threads of this process.
 #ifndef CLEAVE_RUNTIME_FUTEX_H
 #define CLEAVE_RUNTIME_FUTEX_H
 

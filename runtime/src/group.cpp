@@ -1,4 +1,4 @@
-// Barriers of ranks that are threads.
+// Barriers between ranks that are threads of one process.
 
 #include "group.h"
 
@@ -22,8 +22,8 @@ void Group::barrier(const CollectiveCall &call) {
   passed[call.self].store(next, std::memory_order_relaxed);
   if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == members.size()) {
     arrived.store(0, std::memory_order_relaxed);
-    // compare_exchange fails only if abort() has set the abort bit meanwhile.
-    // The bit must stay set.
+    // compare_exchange fails only if abort() has set the abort bit in the
+    // meantime. The bit must stay set.
     if (!generation.compare_exchange_strong(turn, next,
                                             std::memory_order_acq_rel))
       throw Aborted();
@@ -41,8 +41,8 @@ void Group::barrier(const CollectiveCall &call) {
     uint32_t now = generation.load(std::memory_order_acquire);
     if (now == next)
       return;
-    // If abort() came after all members had arrived, this barrier was passed,
-    // but the run is lost anyway.
+    // If abort() was called after all members had arrived, the barrier was
+    // passed; Aborted is thrown anyway, because the run is lost.
     if (now & abortedBit) {
       std::vector<int> ranks = missing(next);
       throw Aborted(ranks.empty() ? -1 : ranks.front());

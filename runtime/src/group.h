@@ -24,8 +24,8 @@ public:
   void barrier(const CollectiveCall &call);
   void abort();
 
-  // Throws BAD_PROGRAM unless all members call the same collective. If programs
-  // of ranks disagree, a rank would read invalid memory.
+  // Throws BAD_PROGRAM unless all members call the same collective. If the
+  // command lists of ranks disagree, a rank would access invalid memory.
   void checkCalls(const CollectiveCall &own) const;
 
   const std::vector<int> members;
@@ -39,17 +39,18 @@ private:
   std::vector<std::atomic<uint32_t>> passed;
 
 public:
-  // The current collective call of each member, written before the first
-  // barrier and read by the others until the last one. The pointers are shared,
-  // because a member that fails may end while others still read its call.
+  // The current collective call of each member. A member writes its call before
+  // the first barrier of the collective, and the others read it until the last
+  // one. The pointers are shared, because a member that fails may end while
+  // others still read its call.
   std::vector<std::shared_ptr<const CollectiveCall>> calls;
   // For the transport `local`: the time at which each member's side of the link
   // became free. Written and read like `calls`.
   std::vector<std::chrono::steady_clock::time_point> begins;
 };
 
-// For AllToAllV: the number of rows that come from a member, checked against
-// the number that the member sends.
+// For AllToAllV: returns the number of rows that come from a member. Throws if
+// the member sends another number.
 int64_t rowsFrom(const CollectiveCall &call, const CollectiveCall &peer,
                  int member);
 

@@ -37,7 +37,7 @@ void GroupOperation::move() {
   case CollectiveKind::Exchange:
     return exchange();
   case CollectiveKind::SendRecv:
-    return; // goes through a channel
+    return; // sent through a channel
   }
 }
 
@@ -51,9 +51,9 @@ void GroupOperation::book(int owner, int64_t bytes) {
       .sent.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-// A reduce-scatter followed by an all-gather. In the reduce-scatter only member
-// p reads chunk p of any source. So a member may overwrite its own chunk in
-// place.
+// An all-reduce is a reduce-scatter followed by an all-gather. In the
+// reduce-scatter only member p reads chunk p of the sources. So a member may
+// overwrite its own chunk in place.
 void GroupOperation::allReduce() {
   forChunk(call, call.self, [&](size_t part, int64_t begin, int64_t end) {
     for (int p = 0; p < size; ++p) {
@@ -134,7 +134,7 @@ void GroupOperation::receiveWhole(size_t index) {
                                                   : call.root;
   int64_t bytes = part.count * elementSize;
   if (bytes == 0)
-    return; // such a buffer may have no memory
+    return; // an empty buffer may have no memory
   if (from < 0)
     return zero(part.dst, bytes);
   book(from, bytes);

@@ -1,6 +1,6 @@
-// Collectives of ranks that are threads of one process: which bytes a member
-// reads from which peer. How bytes move (by the CPU or on a device's stream) is
-// up to subclasses.
+// Collectives of ranks that are threads of one process: determines which bytes
+// a member reads from which peer. Subclasses move the bytes, by the CPU or on a
+// device's stream.
 #ifndef CLEAVE_RUNTIME_GROUP_OPERATION_H
 #define CLEAVE_RUNTIME_GROUP_OPERATION_H
 
@@ -38,9 +38,9 @@ class GroupOperation : public Operation {
 protected:
   GroupOperation(const CollectiveCall &call, Group &group, Counters &counters);
 
-  // Moves the data of the collective. All members must have passed a barrier
-  // since they entered their calls in `group.calls`, and must pass another one
-  // before a member may overwrite its source.
+  // Moves the data of the collective. Before, all members must have stored
+  // their calls in `group.calls` and passed a barrier. Afterwards they must
+  // pass another barrier before a member may overwrite its source.
   void move();
 
   Counters::Entry &mine() {
@@ -60,11 +60,12 @@ protected:
   virtual void box(const program::ExchangePiece &piece, const Part &part,
                    const std::vector<const char *> &from,
                    const std::vector<int64_t> &srcStrides) = 0;
-  // The number of rows that member `member` sends to this one (AllToAllV).
+  // Returns the number of rows that member `member` sends to this one
+  // (AllToAllV).
   virtual int64_t rowsOfMember(int member) = 0;
-  // A barrier of all members between the two rounds of an all-reduce or
-  // exchange. After it each member sees what the others wrote in the first
-  // round.
+  // Waits until all members have finished the first round of an all-reduce or
+  // exchange. After this barrier each member sees what the others wrote in the
+  // first round.
   virtual void betweenRounds() = 0;
 
   const CollectiveCall &call;
@@ -72,7 +73,7 @@ protected:
   Counters &counters;
   const int64_t elementSize;
   const int size;       // members
-  int64_t received = 0; // bytes, since the subclass reset it
+  int64_t received = 0; // bytes since the subclass set it to 0
 
 private:
   const Part &partOf(int member, size_t part) const {
@@ -92,8 +93,9 @@ private:
   std::vector<const char *> sources;
 };
 
-// A transport of ranks in one process: its groups, and its channels between two
-// ranks. `ChannelType` has a constructor from TransportOptions, and abort().
+// A transport between ranks in one process: the groups of ranks, and the
+// channels between two ranks. `ChannelType` has a constructor from
+// TransportOptions, and a function abort().
 template <class ChannelType> class GroupTransport : public Transport {
 public:
   GroupTransport(const TransportOptions &options, Counters &counters)

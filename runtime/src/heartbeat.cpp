@@ -12,7 +12,7 @@ using namespace cleave;
 namespace {
 constexpr int host = 0;
 constexpr std::chrono::milliseconds every{500}, lookEvery{100};
-// A longer gap between two checks means that this process itself was stopped.
+// A longer time between two checks means that this process itself was stopped.
 constexpr std::chrono::seconds longestGap{1};
 } // namespace
 
@@ -44,7 +44,7 @@ void Heart::beat() {
           continue;
         wire.send(request, channel, peer, tag, nullptr, 0);
       } catch (const RuntimeError &) {
-        isLost[peer] = true; // whoever needs the rank says so
+        isLost[peer] = true; // code that needs the rank reports it
       }
     lock.lock();
     wake.wait_for(lock, every, [this] { return isEnding; });
@@ -72,7 +72,7 @@ double Pulse::secondsOfSilence() {
       Wire::Request request;
       wire.receive(request, channel, host, tag, nullptr, 0);
       while (!wire.test(request, nullptr))
-        continue; // it is there
+        continue; // the message has arrived
       silent = {};
     }
   }

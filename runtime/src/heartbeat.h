@@ -1,5 +1,5 @@
-// The heartbeat of the host. While the host saves or validates, workers wait
-// for its next request, however long that takes. The heartbeat stops if the
+// The heartbeat of the host. Workers wait for the host's next request, which
+// may take long while the host saves or validates. The heartbeat stops if the
 // host or its machine has stopped. While the host compiles, rendezvous.h and
 // host_watch.h watch it instead.
 #ifndef CLEAVE_RUNTIME_HEARTBEAT_H

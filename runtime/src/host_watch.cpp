@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Status {
-  char state = 0; // 0: there is no such process
+  char state = 0; // 0: the process does not exist
   int parent = 0;
 };
 
@@ -31,14 +31,15 @@ Status statusOf(int process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text((std::istreambuf_iterator<char>(file)), {});
   Status status;
-  // The name in brackets may hold anything.
+  // The name of the executable, in parentheses, may contain any characters.
   if (size_t end = text.rfind(')'); end != std::string::npos)
     std::sscanf(text.c_str() + end + 1, " %c %d", &status.state,
                 &status.parent);
   return status;
 }
 
-// Launchers give each process its rank in one of these variables.
+// Returns whether a process has rank 0. Launchers give each process its rank in
+// one of these environment variables.
 bool isRankZero(int process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/environ");
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -100,7 +101,7 @@ void HostWatch::watch(double seconds) {
     stopped = state == 'T' || state == 't' ? stopped + lookEvery : 0;
     if (stopped <= seconds)
       continue;
-    if (rank == 1) // the others need not say it again
+    if (rank == 1) // only one worker reports it
       printEscaped(stderr,
                    "%s: error: rank 0 does not respond: its process %d has "
                    "been stopped for %g s\n",

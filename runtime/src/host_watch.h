@@ -1,5 +1,6 @@
 // Watches whether the host is alive before MPI is initialized. The host may
-// compile first, and MPI_Init waits for it without a limit.
+// compile before it initializes MPI, and MPI_Init waits for it without a time
+// limit.
 #ifndef CLEAVE_RUNTIME_HOST_WATCH_H
 #define CLEAVE_RUNTIME_HOST_WATCH_H
 

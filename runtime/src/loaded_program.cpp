@@ -1,4 +1,4 @@
-// Reading a program and its kernels.
+// Reads a program and binds its kernels.
 
 #include "loaded_program.h"
 

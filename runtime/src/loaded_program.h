@@ -14,8 +14,8 @@
 struct cleave_program {
   cleave::program::Program data;
   std::map<std::string, cleave_kernel, std::less<>> added;
-  void *library = nullptr; // dlopen
-  std::string libraryPath; // for a device: the folder
+  void *library = nullptr; // of dlopen
+  std::string libraryPath; // path of kernels.so; for a device: its folder
   // The kernel images of a device program by file name, in a process that
   // received the program from the host. libraryPath is then the path of
   // kernels.so, if there is one.
@@ -26,7 +26,7 @@ struct cleave_program {
   // the order of the boundary table.
   std::map<std::string, std::vector<int32_t>, std::less<>> entries;
   std::vector<int32_t> names;
-  bool isLost = false; // a thread that does not respond still runs in it
+  bool isLost = false; // an abandoned thread still runs its kernels
 
   cleave_program() = default;
   cleave_program(const cleave_program &) = delete;
@@ -38,8 +38,8 @@ struct cleave_program {
 
 namespace cleave {
 
-// Throws unless indices, sizes and names are consistent. The addresses of
-// commands are checked when a session prepares them.
+// Throws unless the indices, sizes and names in the program are consistent. The
+// addresses of commands are checked when a session prepares them.
 void checkStructure(const program::Program &program);
 
 // Returns the files with the program's kernels by name, to be sent to other

@@ -1,5 +1,5 @@
-// The `local` transport: ranks are threads of one process, and a collective
-// reads the memory of its peers between barriers.
+// The `local` transport: ranks are threads of one process, and in a collective
+// each rank reads the memory of its peers between two barriers.
 
 #include "channel.h"
 #include "comm_thread.h"
@@ -49,7 +49,7 @@ public:
     received = 0;
     group.checkCalls(call);
     move();
-    group.barrier(call); // peers may read our memory until here
+    group.barrier(call); // until here peers read this rank's memory
     int latencies = call.kind == CollectiveKind::AllReduce ? 2 : 1;
     linkFree = sleepUntil(
         begin, leastSeconds(options, received ? latencies : 0, received));
@@ -132,8 +132,8 @@ private:
 
   const std::shared_ptr<const CollectiveCall> shared;
   const TransportOptions &options;
-  Clock::time_point &linkFree;             // of this rank
-  std::optional<Clock::time_point> posted; // since the last time
+  Clock::time_point &linkFree;             // of this rank; see LocalEndpoint
+  std::optional<Clock::time_point> posted; // set by post() or start()
   std::vector<const char *> rowSources;
 };
 
@@ -159,7 +159,7 @@ public:
 
 private:
   LocalTransport &transport;
-  Clock::time_point linkFree{}; // when the last collective's message is over
+  Clock::time_point linkFree{}; // end of the last collective on the link
 };
 
 std::unique_ptr<Endpoint> LocalTransport::connect(int) {

@@ -1,4 +1,4 @@
-// Arena memory: mapped pages with guards.
+// Arena memory: mapped pages between inaccessible ones.
 
 #include "memory.h"
 
@@ -14,7 +14,8 @@ using namespace cleave;
 
 namespace {
 // The poison pattern is 0x7ffa, repeated from even addresses. Whole words are
-// filled and compared, because whole arenas are processed many times a step.
+// filled and compared for speed, because whole arenas are processed many times
+// in a step.
 constexpr char poisonBytes[2] = {char(0xfa), char(0x7f)};
 constexpr uint64_t poisonWord = 0x7ffa7ffa7ffa7ffa;
 constexpr int64_t wordBytes = sizeof poisonWord;

@@ -1,6 +1,6 @@
-// The memory of one arena of one rank. It is placed between inaccessible pages,
-// so that a kernel that runs past either end faults instead of overwriting
-// other memory.
+// The memory of one arena of one rank. The pages before and after it are
+// inaccessible, so that a kernel that runs past either end faults instead of
+// overwriting other memory.
 #ifndef CLEAVE_RUNTIME_MEMORY_H
 #define CLEAVE_RUNTIME_MEMORY_H
 
@@ -25,7 +25,7 @@ public:
 
   char *data() const { return start; }
   int64_t size() const { return bytes; }
-  int64_t slack() const; // usable bytes past the end
+  int64_t slack() const; // usable bytes after the end
 
   // Fills memory with poison: a NaN as f64, f32 and bf16, and an index far out
   // of range as an integer.

@@ -1,10 +1,10 @@
 // The `mpi` transport: every rank is a process, and a collective consists of
-// direct messages between its members. Receivers and the order of reduction are
-// those of the `local` transport, so that both move the same bytes and give
-// bit-identical results.
-// Before its first data a member sends each peer a header that identifies the
-// collective. The header detects programs that disagree, and tells the watchdog
-// which ranks are missing.
+// direct messages between its members. Each member receives and reduces the
+// same data in the same order as in the `local` transport, so both move the
+// same bytes and give bit-identical results. Before its first data a member
+// sends each peer a header that identifies the collective. The header detects
+// members that call different collectives, and tells the watchdog which ranks
+// are missing.
 
 #include "error.h"
 #include "routes.h"
@@ -73,7 +73,7 @@ private:
 struct Header {
   uint64_t signature = 0; // of everything that members must agree on
   int64_t turn = 0;       // how many collectives the group has started
-  char what[112] = {};    // for messages
+  char what[112] = {};    // describes the collective, for error messages
 };
 
 uint64_t signatureOf(const CollectiveCall &call) {
@@ -128,18 +128,18 @@ public:
         wire.send(request, channel, rank, abortTag, nullptr, 0);
         wire.drop(request, false);
       } catch (const RuntimeError &) {
-        // This peer is not told of the abort; its own watchdog will report it.
+        // The peer does not learn of it; its own watchdog will report it.
       }
     }
   }
 
-  // MPI moves messages while it is called.
+  // Lets MPI move messages, which it does only during calls.
   void progress() {
     if (!isAborted && abortNotice.active && wire.test(abortNotice, nullptr))
       isAborted = true;
   }
 
-  // Throws if the run cannot go on.
+  // Throws if the run cannot continue.
   void check(const CollectiveCall &call) {
     if (isAborted || (abortNotice.active && wire.test(abortNotice, nullptr))) {
       isAborted = true;
@@ -176,9 +176,9 @@ public:
   int64_t bufferBytes() const override { return scratch.total; }
 
   // Two groups may share two members, and their collectives may be in flight
-  // between these members at the same time. So each pair of ranks uses a tag of
-  // its own for each group. All groups are numbered here in a sorted order, so
-  // that both ranks get the same tags, however their programs order the
+  // between these members at the same time. So each pair of ranks uses a
+  // different tag for each group. All groups are numbered here in sorted order,
+  // so that both ranks get the same tags, in whatever order they run
   // collectives.
   void announce(std::vector<std::vector<int>> all) override {
     std::sort(all.begin(), all.end());
@@ -188,8 +188,8 @@ public:
           tagOf(members, peer);
   }
 
-  // Tags are assigned to keys. The key of a group is its list of members; the
-  // key of a SendRecv is a list that no group has.
+  // Tags are assigned to keys. The key of a group is its list of members. The
+  // key of a SendRecv is a list that is different from that of every group.
   static std::vector<int> keyOf(const CollectiveCall &call) {
     if (call.kind != program::CollectiveKind::SendRecv)
       return call.members;
@@ -214,7 +214,7 @@ public:
       transport.progress();
   }
 
-  int started = 0; // and not finished
+  int started = 0; // operations started but not finished
 
   MpiTransport &transport;
   Scratch scratch;
@@ -303,7 +303,7 @@ public:
 private:
   struct Peer {
     int tag = 0;
-    bool isHeard = false, isTold = false; // sends to us, hears from us
+    bool isHeard = false, isTold = false; // it sends to us; we send to it
     Header header;
     Wire::Request arrival, notice;
   };
@@ -348,7 +348,7 @@ private:
     }
   }
 
-  // Returns where piece `i` of a message begins, and its length.
+  // Returns the offset at which piece `i` of a message begins, and its length.
   std::pair<int64_t, int64_t> piece(const Parcel &parcel, size_t i) const {
     int64_t longest = transport.options.longestMessage;
     int64_t begin = static_cast<int64_t>(i) * longest;
@@ -364,8 +364,8 @@ private:
       }
   }
 
-  // Waits until all messages of the phase have arrived and all sent messages
-  // have left.
+  // Waits until all incoming messages of the phase have arrived and all
+  // outgoing ones have been sent.
   void wait(Routes::Phase phase) {
     Patience patience(transport.options.spin);
     Clock::time_point deadline =
@@ -399,7 +399,7 @@ private:
         done = false;
     }
     for (Parcel &parcel : routes.parcels[phase])
-      // A peer's header must come before its data: it says what the data is.
+      // A peer's header identifies its data, so it is received first.
       if (!parcel.isIncoming || !peers[parcel.member].arrival.active)
         done = advance(parcel) && done;
     return done;

@@ -1,4 +1,4 @@
-// Operands of commands as addresses of a rank.
+// Converts the operands of commands to addresses in the memory of a rank.
 #ifndef CLEAVE_RUNTIME_OPERANDS_H
 #define CLEAVE_RUNTIME_OPERANDS_H
 
@@ -14,7 +14,7 @@ using Operand = program::Operand<const program::BufferRef>;
 
 // Returns the size in bytes of the memory that the command may access for this
 // operand: from the operand's first byte to the end of its last element. The
-// multiplications are checked for overflow, as the program may be damaged.
+// multiplications are checked for overflow, because the program may be damaged.
 inline int64_t spanOf(const Operand &operand) {
   const std::vector<int64_t> &dims = operand.dims;
   if (!operand.strides.empty()) {
@@ -30,11 +30,11 @@ inline int64_t spanOf(const Operand &operand) {
   return spanOf(count, operand.elementSize);
 }
 
-// The addresses of a command's operands in the memory of a rank, found by the
-// field of the command that holds the reference.
+// The addresses of a command's operands in the memory of a rank. The key of an
+// address is the BufferRef, a field of the command, to which it belongs.
 class Addresses {
 public:
-  // Converts to a pointer to any type.
+  // A pointer that converts to a pointer to any type.
   class Pointer {
   public:
     explicit Pointer(char *at) : at(at) {}
@@ -49,8 +49,8 @@ public:
   void add(const Operand &operand, char *at) {
     found.emplace_back(&operand.buffer, at);
   }
-  // Returns the address for a reference, or null if the command does not use
-  // it.
+  // Returns the address of the operand `ref`, or null if the command does not
+  // use this operand.
   Pointer operator[](const program::BufferRef &ref) const {
     for (auto [buffer, at] : found)
       if (buffer == &ref)

@@ -1,4 +1,5 @@
-// Serializes messages between processes. Both ends are of the same build.
+// Serializes messages between processes. All processes are of the same build,
+// so there is no version.
 #ifndef CLEAVE_RUNTIME_PACKET_H
 #define CLEAVE_RUNTIME_PACKET_H
 

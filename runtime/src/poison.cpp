@@ -10,8 +10,8 @@ using namespace cleave;
 using namespace cleave::program;
 
 // Plans which bytes are poisoned after each command: those of the values that
-// this command uses for the last time. Bytes that another live value also
-// occupies are left out: a result may reuse its operand's memory.
+// this command uses for the last time. Bytes that are also occupied by another
+// live value are left out, because a result may reuse its operand's memory.
 void Rank::planPoison(PreparedAction &prepared) const {
   const std::vector<Lifetime> &lives = prepared.action->lifetimes;
   prepared.dead.resize(prepared.commands.size());
@@ -58,8 +58,8 @@ void Rank::planPoison(PreparedAction &prepared) const {
 }
 
 // Finds the last byte of [begin, end) that differs from poison, and raises the
-// highest used byte of the arena to it. Other bytes are not inspected, as a
-// collective may be writing there.
+// arena's highest used byte to it. Bytes outside of this range are not
+// inspected, because a collective may be writing them.
 void Rank::noteTouched(size_t arena, int64_t begin, int64_t end) {
   int64_t &high = touchedHigh[arena];
   begin = std::max(begin, high);

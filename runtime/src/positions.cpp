@@ -1,6 +1,6 @@
 // Positions of ranks on the mesh: a rank's coordinates are the digits of its
-// number, the last axis fastest. This is a file of its own because commands
-// need it as well as tiles.cpp.
+// number, the last axis fastest. These functions have their own file, because
+// both commands and tiles.cpp need them.
 
 #include "positions.h"
 

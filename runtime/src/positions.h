@@ -8,25 +8,26 @@
 
 namespace cleave {
 
-// The rank's index on every axis.
+// Returns the rank's index on every mesh axis.
 std::vector<int64_t> axisIndices(const program::Program &program, int64_t rank);
 
-// Returns the index of a rank on a sub-axis, or on several sub-axes, the first
-// one slowest.
+// subAxisIndex returns a rank's index on a sub-axis, groupIndex its index on
+// several sub-axes, the first one slowest. `axisIndex` has the rank's index on
+// every mesh axis.
 int64_t subAxisIndex(const program::Program &program,
                      const std::vector<int64_t> &axisIndex,
                      const program::SubAxis &sub);
 int64_t groupIndex(const program::Program &program,
                    const std::vector<int64_t> &axisIndex,
                    const std::vector<program::SubAxis> &group);
-// Ranks of one group.
+// Returns the number of ranks in a group.
 int64_t groupSize(const std::vector<program::SubAxis> &group);
 // Returns the rank at index `index` of the group that contains a given rank.
 int64_t groupMember(const program::Program &program,
                     std::vector<int64_t> axisIndex,
                     const std::vector<program::SubAxis> &group, int64_t index);
 
-// Whether a rank has a tile of this entry.
+// Returns whether a rank holds a tile of this boundary entry.
 bool holds(const program::Program &program, const program::Boundary &entry,
            int64_t rank);
 

@@ -1,4 +1,4 @@
-// What every backend asks of a matrix product.
+// Checks of matrix products that all backends share.
 #ifndef CLEAVE_RUNTIME_PRODUCTS_H
 #define CLEAVE_RUNTIME_PRODUCTS_H
 
@@ -8,7 +8,8 @@
 
 namespace cleave {
 
-// Returns the reason why no backend can compute this product; empty if one may.
+// Returns the reason why no backend can compute this product; "" if some
+// backend can.
 std::string checkGemm(const program::Gemm &gemm);
 
 } // namespace cleave

@@ -1,5 +1,5 @@
-// Threads that block all signals, as signals are handled by threads of the host
-// program.
+// Threads that block all signals, so that signals are handled by threads of the
+// host program.
 #ifndef CLEAVE_RUNTIME_QUIET_THREAD_H
 #define CLEAVE_RUNTIME_QUIET_THREAD_H
 
@@ -12,8 +12,8 @@
 
 namespace cleave {
 
-// Starts a thread with all signals blocked. Throws the exceptions of
-// std::thread.
+// Starts a thread with all signals blocked. Throws the same exceptions as the
+// constructor of std::thread.
 template <typename F> std::thread startQuietThread(F &&body) {
   struct Blocked {
     sigset_t before;
@@ -28,8 +28,8 @@ template <typename F> std::thread startQuietThread(F &&body) {
 }
 
 // Throws std::system_error unless `count` more threads can be started now. This
-// is called before the first parallel work, because OpenMP starts its threads
-// then and ends the process if it cannot.
+// is called before the first parallel work: OpenMP then starts its threads, and
+// would end the process if it could not.
 inline void requireThreads(int count) {
   std::latch done(1);
   std::vector<std::thread> threads;

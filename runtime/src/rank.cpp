@@ -1,4 +1,4 @@
-// Preparing the commands of one rank.
+// Prepares the commands of one rank.
 
 #include "rank.h"
 
@@ -22,8 +22,8 @@ Rank::Rank(cleave_program &program, int rank, std::unique_ptr<Backend> owned,
     axisSize.push_back(axis.size);
   moved.resize(data.arenas.size());
   for (const Arena &arena : data.arenas) {
-    // Arenas of other classes of ranks (of other stages of a pipeline) get no
-    // memory; in a pipeline these are most arenas.
+    // Arenas of other classes of ranks (that is, of other stages of a pipeline)
+    // get no memory; in a pipeline these are most arenas.
     bool isHere = arena.rankClass < 0 ||
                   static_cast<uint32_t>(arena.rankClass) == data.classOf(rank);
     arenas.push_back(backend->allocate(isHere ? arena.size : 0,
@@ -108,9 +108,9 @@ void Rank::prepare(Endpoint &endpoint, Counters &counters) {
   backend->attach([&endpoint] { endpoint.progress(); });
   uint32_t ownClass = data.classOf(rank);
   // Finds the largest workspace among the library calls whose planned workspace
-  // is missing or too small: the program may have been compiled for another
+  // is missing or too small, because the program was compiled for another
   // machine or number of threads. These calls share one buffer of this size. It
-  // is allocated before addresses are taken, because it must not move
+  // is allocated before addresses are computed, because it must not move
   // afterwards.
   auto plan = [&](const auto &op) {
     if constexpr (requires { op.workspace; }) {
@@ -144,8 +144,8 @@ std::vector<std::vector<int>> Rank::groupsOf(uint32_t ownClass) const {
         try {
           groups.push_back(membersOf(*collective).first);
         } catch (const RuntimeError &) {
-          // This error is ignored here; it occurs again, and is reported with
-          // its position, when the command is prepared.
+          // The error is ignored here. It occurs again when the command is
+          // prepared, and is then reported with the command's position.
         }
   return groups;
 }
@@ -153,7 +153,7 @@ std::vector<std::vector<int>> Rank::groupsOf(uint32_t ownClass) const {
 const PreparedAction *Rank::prepareCall(const Call &call, Endpoint &endpoint,
                                         const Counters &counters) {
   std::vector<int64_t> bytes(data.arenas.size());
-  for (const Rebase &rebase : call.rebase) // checkStructure
+  for (const Rebase &rebase : call.rebase) // see checkStructure()
     bytes[rebase.arena] = rebase.offset;
   std::unique_ptr<PreparedAction> &variant = variants[{call.action, bytes}];
   if (!variant) {
@@ -166,9 +166,9 @@ const PreparedAction *Rank::prepareCall(const Call &call, Endpoint &endpoint,
 }
 
 // Returns whether on any rank an action of this name needs the host while it
-// runs, and so cannot be recorded and replayed as a CUDA graph. All ranks must
-// decide alike, because a transfer must be replayed by all its ranks or by
-// none.
+// runs. Such an action cannot be recorded and replayed as a CUDA graph. All
+// ranks must decide in the same way, because a transfer must be replayed by all
+// its ranks or by none.
 static bool needsHost(const Program &program, const Action &action) {
   for (const Action &other : program.actions) {
     if (other.name != action.name)
@@ -231,7 +231,7 @@ Rank::Run Rank::placed(const Action &action, size_t index, Run run) {
 // be prepared separately. `depth` is the nesting depth of the loop, `trips` its
 // number of iterations. The result is 1 if no address of the command depends on
 // the iteration, 2 if addresses alternate between even and odd iterations, and
-// else the number of iterations.
+// otherwise `trips`.
 static int64_t differentTrips(const Program &program, const Command &command,
                               int32_t depth, int64_t trips) {
   int64_t count = 1;
@@ -328,7 +328,7 @@ void Rank::prepareAction(const Action &action, PreparedAction &prepared,
           };
         }
       } else if (auto *wait = std::get_if<Wait>(&command.op)) {
-        Operation *operation = started.at(wait->token); // checkStructure
+        Operation *operation = started.at(wait->token); // see checkStructure()
         out.run = [operation] { operation->finish(); };
       } else if (auto *call = std::get_if<Call>(&command.op)) {
         out.called = prepareCall(*call, endpoint, counters);

@@ -1,7 +1,6 @@
-// One rank: its memory and its commands, ready to run.
-// prepare() computes everything that is known before a step (addresses, library
-// primitives, peers). It is also the check that no command accesses memory
-// outside its arena.
+// One rank: its memory and its commands, ready to run. prepare() computes
+// everything that is known before a step (addresses, library primitives,
+// peers), and checks that no command accesses memory outside its arena.
 #ifndef CLEAVE_RUNTIME_RANK_H
 #define CLEAVE_RUNTIME_RANK_H
 
@@ -22,7 +21,7 @@ struct PreparedAction;
 
 struct PreparedCommand {
   std::function<void()> run;
-  const PreparedAction *called = nullptr; // instead of `run`: a Call
+  const PreparedAction *called = nullptr; // for a Call, which has no `run`
   const program::Command *command = nullptr;
 };
 
@@ -35,7 +34,7 @@ struct PreparedAction {
   bool mayReplay = true;
   std::vector<Operation *> operations;
   // For the poison mode: for each command, the byte ranges that are poisoned
-  // after it, because their values have had their last use.
+  // after it, because their values are not used any more.
   struct Range {
     int32_t arena;
     int64_t begin, end;
@@ -51,17 +50,18 @@ public:
   // Must run on the rank's own thread, because libraries keep state per thread.
   void prepare(Endpoint &endpoint, Counters &counters);
 
-  // Stops the rank's other threads; after this call no operation runs.
+  // Destroys the rank's operations. Afterwards no thread runs one of them.
   void drop() {
     backend->forget();
     operations.clear();
   }
 
-  // Resolves an address. The caller will access the bytes from `low` to `high`
-  // relative to the address, and all of these must be in the arena.
+  // Returns the memory of an address. The caller will access the bytes from
+  // `low` to `high` relative to the address; throws unless all of them are in
+  // the arena.
   char *resolve(const program::BufferRef &ref, int64_t low, int64_t high) const;
 
-  // The total size of the arenas of this rank (those of its class).
+  // Returns the total size of the arenas that this rank has.
   int64_t arenaBytes() const;
 
   const PreparedAction *find(std::string_view action) const;
@@ -74,7 +74,7 @@ public:
   // replayed.
   static void bookReplay(const PreparedAction &action);
 
-  // Poison mode.
+  // For the poison mode.
   void beforeAction();
   void aroundCall();
   void afterCommand(const PreparedAction &prepared, size_t command);
@@ -88,17 +88,17 @@ public:
 private:
   // Returns the rank's index on a sub-axis.
   int64_t indexOn(const program::SubAxis &on) const;
-  // Returns the index that a term of an address multiplies by its `coef`: the
+  // Returns the index by which the `coef` of an address term is multiplied: the
   // rank's index on a sub-axis, or an iteration number modulo the term's
   // period.
   int64_t indexOf(const program::AxisTerm &term) const;
 
   using Run = Backend::Run;
-  // Resolves an operand of the command that is being prepared, and records how
-  // the command accesses it.
+  // Returns the memory of an operand of the command that is being prepared, and
+  // records how the command accesses it.
   char *use(const Operand &operand);
-  // Resolves all operands of a command. A scratch buffer that was not planned
-  // stays null; see workspace().
+  // Returns the memory of all operands of a command. A workspace that was not
+  // planned stays null; see workspace().
   template <class Op> Addresses useAll(const Op &op);
   Run prepare(const program::Launch &launch);
   Run prepare(const program::Gemm &gemm);
@@ -112,8 +112,8 @@ private:
   Run prepare(const program::Fill &fill);
   // Prepares a command that is neither a transfer nor a Call.
   Run prepareComputation(const program::Command &command, Endpoint &endpoint);
-  // Adds to the call of a command its condition, and its position in the
-  // program.
+  // Returns the call of a command, extended by the command's condition and its
+  // position in the program.
   Run placed(const program::Action &action, size_t index, Run run);
   Run prepareRepeat(const program::Repeat &repeat, Endpoint &endpoint);
   void prepareAction(const program::Action &action, PreparedAction &prepared,
@@ -140,12 +140,12 @@ private:
   std::vector<int64_t> axisIndex, axisSize;
   std::vector<std::unique_ptr<Storage>> arenas;
   std::vector<Access> accesses;     // of the command that is being prepared
-  std::vector<int64_t> touchedHigh; // per arena, in this action
+  std::vector<int64_t> touchedHigh; // by arena: highest used byte, this action
   std::vector<PreparedAction> actions;
   // An arena may consist of equal slots, one for each microbatch in flight. A
   // Call may run its action on any slot of an arena, by adding an offset to all
-  // addresses there. Each combination of slots is prepared once. The key is the
-  // action and, for each arena, the offset in bytes.
+  // addresses in the arena. The action is prepared once for each combination of
+  // offsets. The key is the action and the offset in bytes for each arena.
   std::map<std::pair<uint32_t, std::vector<int64_t>>,
            std::unique_ptr<PreparedAction>>
       variants;
@@ -155,8 +155,8 @@ private:
   std::vector<int64_t> trips;
   std::vector<std::unique_ptr<PreparedAction>> bodies; // of loops
   std::vector<std::unique_ptr<Operation>> operations;
-  // The workspace for library commands whose workspace was not planned. One
-  // buffer serves all of them, as they run one after the other.
+  // The workspace of library commands whose own workspace was not planned. One
+  // buffer serves all of them, because they run one after the other.
   std::unique_ptr<Storage> unplanned;
   int64_t unplannedNeed = 0;
 };

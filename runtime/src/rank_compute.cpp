@@ -1,6 +1,6 @@
-// Prepares all commands of a rank except transfers: resolves the addresses of
-// their operands, and passes them to the backend in a struct with a field for
-// each operand.
+// Prepares all commands of a rank except transfers: computes the addresses of
+// their operands, and passes these to the backend in a struct that has a field
+// for each operand.
 
 #include "convolution.h"
 #include "rank.h"
@@ -177,7 +177,8 @@ Rank::Run Rank::prepare(const Copy &copy) {
     srcStrides[i] *= size;
     dstStrides[i] *= size;
   }
-  // Trailing dimensions that are dense on both sides are moved as one block.
+  // Trailing dimensions that are dense in source and destination are copied as
+  // one block.
   int64_t block = size;
   while (!dims.empty() && srcStrides.back() == block &&
          dstStrides.back() == block) {

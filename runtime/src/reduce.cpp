@@ -12,11 +12,11 @@ using program::DType;
 using program::ReduceOp;
 
 namespace {
-// The bytes that are reduced at a time. A block of the destination and a block
-// of one source fit into the first-level cache together.
+// The number of bytes that are reduced at a time. A block of the destination
+// and a block of one source fit into the first-level cache together.
 constexpr int64_t blockBytes = 8192;
 
-// Sums of integers wrap around. The addition is done in unsigned types, as
+// Sums of integers wrap around. They are computed in unsigned types, because
 // signed overflow is undefined in C++.
 struct Sum {
   template <class T> T operator()(T a, T b) const {
@@ -26,11 +26,11 @@ struct Sum {
       return a + b;
   }
 };
-// The sum of booleans is their parity, as they have one bit.
+// The sum of booleans is their parity, because they have one bit.
 struct Parity {
   uint8_t operator()(uint8_t a, uint8_t b) const { return a ^ b; }
 };
-// A NaN in either operand is the result, so that it is never lost.
+// If either operand is NaN, the result is NaN, so that a NaN is never lost.
 struct Max {
   template <class T> T operator()(T a, T b) const {
     return (a > b || a != a) ? a : b;

@@ -1,5 +1,4 @@
-// The requests that the host sends to workers, and the handling of their
-// answers.
+// Sends the host's requests to workers, and handles their answers.
 
 #include "remote.h"
 
@@ -56,13 +55,13 @@ Remote::Remote(World &world, const cleave_program &program,
 
 Remote::~Remote() {
   try {
-    // Outstanding answers are received and dropped, so that they are not taken
-    // for answers to later requests.
+    // Outstanding answers are received and dropped, so that they are not
+    // mistaken for answers to later requests.
     if (!world.lost())
       collect([](const Failure &) {}, [] { return true; });
     tellAll(request(Request::Free));
   } catch (const RuntimeError &) {
-    // Gone already.
+    // The other processes have ended already.
   }
 }
 
@@ -148,7 +147,7 @@ void Remote::look(const OnFailure &onFailure) {
     Packet answer;
     if (!waiting[rank])
       continue;
-    bool isGone = world.hasEnded(rank); // its last answer is still heard
+    bool isGone = world.hasEnded(rank); // its last answer is still read
     if (!world.poll(rank, World::Reply, answer)) {
       if (isGone)
         hasGone(rank, onFailure);
@@ -174,7 +173,7 @@ void Remote::look(const OnFailure &onFailure) {
   }
 }
 
-// A process that has ended answers nothing.
+// Records the failure of a rank whose process has ended and so cannot answer.
 void Remote::hasGone(int rank, const OnFailure &onFailure) {
   waiting[rank] = false;
   world.lose();

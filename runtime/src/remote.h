@@ -30,7 +30,8 @@ struct Failure {
   static Failure read(Packet &packet);
 };
 
-// The first number of a packet from the host. Requests marked * are answered.
+// The first number of a packet from the host, and what follows it. Workers
+// answer the requests that are marked *.
 enum class Request : int32_t {
   Quit,   // code, whether the run is lost
   Create, // * session, options, transport, program, kernels
@@ -40,7 +41,7 @@ enum class Request : int32_t {
   Zero,   // session, buffer
   Run,    // * session, action, whether to reset the counters
   Inject, // session, rank, run, command, hang
-  Trace,  // session, whether to
+  Trace,  // session, whether to record events
   Traced, // session; clock, number and events come back as data
 };
 
@@ -56,7 +57,7 @@ public:
 
   void write(int rank, const program::Boundary &entry, const void *data,
              int64_t bytes);
-  // Fills each vector with the rank's tile.
+  // Fills each vector with the tile of the rank to which it belongs.
   void read(const program::Boundary &entry,
             std::vector<std::pair<int, std::vector<char>>> &tiles);
   void zero(int rank, const program::Boundary &entry);
@@ -65,17 +66,17 @@ public:
   void trace(bool enabled);
   std::vector<TraceEvent> traced(int rank);
 
-  // Starts the action elsewhere.
+  // Starts the action on the ranks of other processes.
   void run(const std::string &action);
-  // Takes the answers that are there.
+  // Reads the answers that have arrived.
   void look(const OnFailure &onFailure);
-  // Waits for all answers: as long as the watchdog allows, but only a second
-  // once the run has failed.
+  // Waits for all answers: for the watchdog's time, but after a failure of the
+  // run for only a second.
   void collect(const OnFailure &onFailure,
                const std::function<bool()> &hasFailed);
 
-  // Reports the rank that each remote rank waited for in the last run, if it is
-  // known.
+  // For each remote rank, stores the rank for which it waited in the last run,
+  // if that is known.
   void takeWaits(std::vector<int> &waitedFor) const {
     for (size_t rank = 0; rank < waits.size(); ++rank)
       if (waits[rank] >= 0)
@@ -99,8 +100,8 @@ private:
   Counters &counters;
   const int32_t session;
   const double timeoutSeconds;
-  bool toReset = false;
-  std::vector<bool> waiting; // for an answer, by rank
+  bool toReset = false;      // counters, at the next run
+  std::vector<bool> waiting; // by rank: its answer is outstanding
   std::vector<cleave_memory> memories;
   std::vector<int> waits;
 };

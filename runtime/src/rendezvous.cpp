@@ -1,4 +1,4 @@
-// Finding the processes of a job.
+// Connects the processes of a job without MPI; see rendezvous.h.
 
 #include "rendezvous.h"
 
@@ -22,18 +22,18 @@ using Clock = Socket::Clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr uint64_t magic = 0x31656c6576616c63; // both ends are of one build
+constexpr uint64_t magic = 0x31656c6576616c63; // both ends have the same build
 constexpr const char *inherited = "CLEAVE_RENDEZVOUS_FILE";
 
 // The interval at which the host signals that it is alive.
 constexpr milliseconds beatEvery{1000};
 
-// The number of seconds that an executable may take to start after exec and to
-// listen again.
+// The number of seconds that an executable may take, after the host has
+// replaced itself by exec, until it listens again.
 constexpr double starting = 60;
 
-// The messages of a connection, in this order: a greeting by the host, one by
-// the worker, and the host's final answer.
+// The messages of a connection, in this order: Greeting from the host, Call
+// from the worker, and one or more Welcome from the host.
 struct Greeting {
   uint64_t magic = ::magic;
 };
@@ -44,13 +44,13 @@ struct Call {
 struct Welcome {
   uint64_t magic = ::magic;
   int32_t isNeeded = 0, code = 0;
-  int32_t isSignOfLife = 0; // another word comes
+  int32_t isSignOfLife = 0; // if 1: another Welcome follows
   char refusal[240] = {};
 };
 
-// A name for the job, so that processes of other jobs are rejected.
-// TORCHELASTIC_RESTART_COUNT is not used, as each machine counts its own
-// failures.
+// Returns a name for the job, by which processes of other jobs are rejected.
+// TORCHELASTIC_RESTART_COUNT is not part of it, because each machine counts its
+// own failures.
 uint64_t nameOfJob() {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char *name : {"MASTER_PORT", "TORCHELASTIC_RUN_ID"}) {
@@ -73,8 +73,8 @@ std::string inSeconds(double given) {
   return text;
 }
 
-// The listening socket that was inherited from the executable that this one
-// replaced.
+// Returns the listening socket, if this executable has replaced another one by
+// exec and inherited the socket; otherwise an empty socket.
 Socket inheritedListener() {
   const char *text = std::getenv(inherited);
   int file = -1, process = 0;
@@ -170,7 +170,8 @@ void Rendezvous::answer() {
             watched.push_back({socket.file, POLLIN, 0});
     }
     ::poll(watched.data(), watched.size(), 20);
-    // An incomplete greeting from a stranger must not keep a core busy.
+    // Without this pause, an incomplete greeting from an unknown process would
+    // keep a core busy.
     std::this_thread::sleep_for(milliseconds(5));
   }
 }
@@ -184,7 +185,7 @@ void Rendezvous::look() {
   char ignored = 0;
   for (Socket &socket : come)
     if (socket && socket.peek(&ignored, 1) < 0)
-      socket = Socket(); // it may call again
+      socket = Socket(); // the worker may connect again
   if (Clock::now() - beaten > beatEvery) {
     beaten = Clock::now();
     Welcome word;
@@ -192,7 +193,7 @@ void Rendezvous::look() {
     for (Socket &socket : come)
       if (socket && socket.send(&word, sizeof(word)) !=
                         static_cast<int64_t>(sizeof(word)))
-        socket = Socket(); // it does not read; it may call again
+        socket = Socket(); // it does not read; it may connect again
   }
   std::erase_if(callers, [&](Socket &caller) {
     Call call;
@@ -281,7 +282,7 @@ void Rendezvous::dismiss(int code, double given, double alone) {
       welcome(socket, false, code);
 }
 
-//--- The others --------------------------------------------------------------
+//--- The workers -------------------------------------------------------------
 
 Socket cleave::reachHost(const Launcher &job, const Address &address,
                          double given) {
@@ -292,8 +293,8 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
     Socket socket = reach(address.host, address.port, deadline, reason);
     Greeting greeting{0};
     // While the host replaces its executable by exec, a connection to it may
-    // fail or stay unanswered. So a worker that was greeted before allows the
-    // time `starting` for the next greeting.
+    // fail or stay unanswered. So a worker that was greeted before waits up to
+    // `starting` seconds for the next greeting.
     if (socket && socket.receiveAll(&greeting, sizeof(greeting),
                                     wasGreeted ? in(starting) : deadline)) {
       if (greeting.magic != magic)
@@ -307,7 +308,7 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
       call.size = job.size;
       (void)socket.send(&call, sizeof(call));
       wasGreeted = true;
-      // The host may compile first; meanwhile it signals that it is alive.
+      // The host may compile first. Meanwhile it signals that it is alive.
       Welcome word;
       bool hasWord = false;
       do {
@@ -330,7 +331,8 @@ Socket cleave::reachHost(const Launcher &job, const Address &address,
               std::string("rank 0 at ") + address.text() + ": " + word.refusal);
         throw Dismissed{word.code};
       }
-      // Another executable takes its place, or none.
+      // The host's executable has ended. Another one may replace it and listen
+      // again.
       deadline = Clock::now() + seconds(5);
       reason = "it has ended";
     }

@@ -15,26 +15,29 @@
 
 namespace cleave {
 
-// The host's address: MASTER_ADDR, and CLEAVE_PORT or else MASTER_PORT + 1.
-// Throws Error BAD_ARGUMENT if they are malformed.
+// The host's address: MASTER_ADDR, and the port CLEAVE_PORT or else MASTER_PORT
+// + 1. rendezvousAddress() throws Error BAD_ARGUMENT if a variable is
+// malformed.
 struct Address {
   std::string host;
   int port = 0;
   std::string text() const { return host + ":" + std::to_string(port); }
 };
 Address rendezvousAddress();
-// CLEAVE_JOIN_TIMEOUT in seconds, default 300. Throws Error BAD_ARGUMENT if it
-// is malformed.
+// Returns CLEAVE_JOIN_TIMEOUT in seconds, by default 300. Throws Error
+// BAD_ARGUMENT if it is malformed.
 double joinSeconds();
 
-// Thrown in a worker that the host no longer needs; ends the process.
+// Thrown in a worker that the host does not need any more. The process then
+// ends with the exit code `code`.
 struct Dismissed {
   int code = 0;
 };
 
-// The host's side. A thread answers workers from the start, so that they know
-// that the host is alive, however long it takes until it needs them. An
-// executable that replaces this one by exec keeps the listening socket.
+// The host's side. From the start, a thread answers workers, so that they know
+// that the host is alive, however long the host takes until it needs them. If
+// this executable replaces itself by exec, the new one keeps the listening
+// socket.
 class Rendezvous {
 public:
   Rendezvous(const Launcher &job, Address address);
@@ -43,8 +46,9 @@ public:
   // Returns the connections to all workers, by rank. Throws TIMEOUT that names
   // the ranks that have not connected.
   std::vector<Socket> gather(double seconds);
-  // Dismisses workers that connect within `seconds`. If none has connected
-  // within `alone`, returns early: this process was started without workers.
+  // Tells workers that connect within `seconds` to end with exit code `code`.
+  // Returns early if none has connected within `alone` seconds: this process
+  // was then started without workers.
   void dismiss(int code, double seconds, double alone);
 
 private:
@@ -60,8 +64,8 @@ private:
   Socket listener;
   std::mutex mutex;
   bool isEnding = false;
-  std::vector<Socket> callers;        // that have not said who they are
-  std::vector<Socket> come;           // by rank
+  std::vector<Socket> callers;        // connections that have sent no Call
+  std::vector<Socket> come;           // connections to workers, by rank
   Socket::Clock::time_point beaten{}; // when the last sign of life was given
   std::thread thread;
 };

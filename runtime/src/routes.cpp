@@ -14,8 +14,8 @@ bool isSentBy(const program::ExchangePiece &piece, int member) {
          piece.senders.end();
 }
 
-// Copies one sequence of bytes that is divided into rows differently at source
-// and destination.
+// Copies a sequence of bytes. Source and destination may divide the sequence
+// into rows of different lengths.
 void copyRows(const Rows &from, const Rows &to) {
   for (int64_t at = 0, total = from.total(); at < total;) {
     int64_t srcColumn = at % from.bytes, dstColumn = at % to.bytes;
@@ -50,7 +50,7 @@ bool Routes::isMutual() const {
          call.kind != CollectiveKind::SendRecv;
 }
 
-//--- What goes where ---------------------------------------------------------
+//--- The plan ----------------------------------------------------------------
 
 Rows Routes::dense(char *at, int64_t elements) const {
   int64_t bytes = elements * elementSize;
@@ -91,7 +91,8 @@ void Routes::keep(Phase phase, Parcel parcel) {
     parcels[phase].push_back(std::move(parcel));
 }
 
-// Each member reduces one chunk and sends the result to the other members.
+// Plans an all-reduce: each member reduces one chunk and sends the result to
+// the other members.
 void Routes::planAllReduce(Messages &m) const {
   const int to = m.out.member, from = m.in.member;
   forChunk(call, to, [&](size_t index, int64_t begin, int64_t end) {
@@ -109,7 +110,8 @@ void Routes::planAllReduce(Messages &m) const {
   });
 }
 
-// Plans collectives in which a dimension consists of one block for each member.
+// Plans collectives in which a dimension of the buffer consists of one block
+// for each member.
 void Routes::planBlocks(Messages &m, const Part &part) const {
   const int to = m.out.member, from = m.in.member;
   switch (call.kind) {
@@ -135,11 +137,11 @@ void Routes::planBlocks(Messages &m, const Part &part) const {
   }
 }
 
-// Plans collectives that move whole tiles (SendRecv, Permute, Broadcast): from
-// a member to each member that receives its tile.
+// Plans collectives that move whole tiles (SendRecv, Permute, Broadcast). A
+// tile is sent to each member that receives it.
 void Routes::planTiles(Messages &m) const {
   const int to = m.out.member, from = m.in.member;
-  bool sends = call.self == 0, receives = !sends; // SendRecv
+  bool sends = call.self == 0, receives = !sends; // for SendRecv
   if (call.kind == CollectiveKind::Permute) {
     sends = call.sources[to] == call.self;
     receives = call.sources[call.self] == from;
@@ -205,7 +207,7 @@ void Routes::plan(int to, int from) {
   keep(Second, std::move(m.inNext));
 }
 
-//--- What is done with it ----------------------------------------------------
+//--- Processing of received data ---------------------------------------------
 
 void Routes::combine() {
   switch (call.kind) {
@@ -222,9 +224,9 @@ void Routes::combine() {
   }
 }
 
-// Sets sources[m] to the address at which the data of member m begins. For
-// other members this is the byte `offset` of the data that was received from m;
-// for this rank it is `own`.
+// Sets sources[m] to the address at which the data of member m begins: `own`
+// for this rank, and for another member the byte `offset` of the data that was
+// received from it.
 void Routes::aim(int64_t offset, const char *own) {
   for (const Parcel &parcel : parcels[First])
     if (parcel.isIncoming)
@@ -288,7 +290,7 @@ void Routes::assemble() {
     }
 }
 
-// Copies the data that this member sends to itself.
+// Copies the part of the data that this member sends to itself.
 void Routes::copyOwn() {
   for (const Part &part : call.parts) {
     Rows from = dense(part.src, part.count), to = dense(part.dst, part.count);

@@ -1,6 +1,6 @@
-// The messages of a collective: who sends which bytes to whom, and how a member
-// processes what it received. Volumes and the order of partial sums are those
-// of the `local` transport.
+// The messages of a collective: which member sends which bytes to which, and
+// how a member processes received bytes. The number of bytes and the order of
+// summation are the same as in the `local` transport.
 #ifndef CLEAVE_RUNTIME_ROUTES_H
 #define CLEAVE_RUNTIME_ROUTES_H
 
@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-// Rows of contiguous bytes, of equal length and at equal distances.
+// Rows of bytes of equal length and at equal distances. Each row is contiguous.
 struct Rows {
   char *at = nullptr;
   int64_t rows = 1, bytes = 0, stride = 0;
@@ -19,8 +19,8 @@ struct Rows {
   int64_t total() const { return rows * bytes; }
   bool dense() const { return rows == 1 || stride == bytes; }
 
-  // Merges `next` into these rows if it is a single row that continues them at
-  // the same stride; else returns false.
+  // If `next` is a single row that continues these rows at the same stride,
+  // adds it to them; otherwise returns false.
   bool append(const Rows &next) {
     int64_t step = rows == 1 ? next.at - at : stride;
     if (next.rows != 1 || next.bytes != bytes || step < bytes ||
@@ -32,10 +32,10 @@ struct Rows {
   }
 };
 
-// The data that is sent to one member, or received from it, in one phase.
-// `places` lists the memory from which it is sent, or to which it is received.
-// Received data that must be reduced first has no `places`: it stays in scratch
-// memory.
+// The data that is sent to one member or received from it in one phase.
+// `places` lists the memory from which the data is sent or to which it is
+// received. It is empty for received data that must be reduced first; such data
+// stays in scratch memory.
 struct Parcel {
   Parcel(int member, bool isIncoming)
       : member(member), isIncoming(isIncoming) {}
@@ -53,7 +53,7 @@ struct Parcel {
   bool isIncoming;
   int64_t bytes = 0;
   std::vector<Rows> places;
-  char *memory = nullptr, *scratch = nullptr; // while it is under way
+  char *memory = nullptr, *scratch = nullptr; // while data is in flight
   std::vector<Wire::Request> pieces;
 };
 
@@ -61,30 +61,29 @@ struct Parcel {
 class Routes {
 public:
   // Most collectives have only a first phase. An all-reduce has a second phase,
-  // in which each member sends the chunk that it reduced. An exchange of two
-  // rounds (cleave/exchange.h) also has one: in the first phase members
-  // assemble elements of the target tiles, in the second they send these
-  // elements to the other members that need them.
+  // in which each member sends the chunk that it has reduced. An exchange of
+  // two rounds (cleave/exchange.h) has a second phase, too: in the first phase
+  // members assemble elements of the target tiles, and in the second phase they
+  // send these elements to the other members that need them.
   enum Phase { First, Second, phases };
 
   explicit Routes(const CollectiveCall &call);
 
-  // Plans again from the counts that are in memory now (AllToAllV).
+  // For AllToAllV: plans again, with the counts that are in memory now.
   void replan();
 
-  // Reduces or copies what was received. Called once the first phase is
+  // Reduces or copies the received data. Must be called when the first phase is
   // complete.
   void combine();
 
   // Returns whether every member waits for every other member. If so, the
-  // members that never arrived can be named after a timeout.
+  // members that never arrived can be named in the error after a timeout.
   bool isMutual() const;
 
   std::vector<Parcel> parcels[phases];
 
 private:
-  // The messages with two other members (to one of them, and from the other),
-  // in both phases.
+  // The messages to one member and from another one, in both phases.
   struct Messages {
     Messages(int to, int from)
         : out(to, false), in(from, true), outNext(to, false),

@@ -1,4 +1,5 @@
-// The executor: each rank's thread runs the commands of the action in order.
+// Executes actions: each rank's thread runs the commands of the action in
+// order.
 
 #include "session.h"
 
@@ -31,8 +32,8 @@ std::vector<std::string> purposesOf(const Program &program) {
 }
 } // namespace
 
-// Exchanges information about devices between the processes while a session is
-// created.
+// Returns the means by which the processes of a session exchange information
+// about their devices while the session is created.
 Neighbours cleave_session::neighboursOf(const WorkerPart *part) {
   if (!world)
     return {};
@@ -69,7 +70,7 @@ cleave_session::cleave_session(cleave_program &program,
   TransportOptions transportOptions =
       transportOptionsOf(program.data, options, perRank, timeoutSeconds, world);
   if (!world || world->rank() == 0)
-    program.bindKernels(); // before anyone else is bothered
+    program.bindKernels(); // may throw; workers are not asked then
   if (world && world->rank() == 0 && size > 1)
     remote = std::make_unique<Remote>(*world, program, options, counters);
   int here = world ? 1 : size;
@@ -128,7 +129,7 @@ cleave_session::cleave_session(cleave_program &program,
 cleave_session::~cleave_session() { quit(); }
 
 void cleave_session::quit() {
-  if (transport && world && world->lost()) // nobody is taken leave of
+  if (transport && world && world->lost()) // other ranks do not respond
     transport->abort();
   dispatch(Job::Quit);
   for (std::thread &thread : threads)
@@ -217,10 +218,10 @@ void cleave_session::execute(Rank &rank) {
   Place place;
   try {
     place.action = rank.find(action);
-    if (place.action) // else nothing for the ranks of this class
+    if (place.action) // else: no action for ranks of this class
       walk(rank, place);
   } catch (const Aborted &aborted) {
-    // Whoever failed says so.
+    // The rank that failed reports the failure.
     std::lock_guard lock(mutex);
     isAborted = true;
     waitedFor[rank.rank] = aborted.waitedFor;
@@ -243,7 +244,7 @@ void cleave_session::execute(Rank &rank) {
 }
 
 namespace {
-// A failure leaves no stream captured.
+// Cancels the capture of a CUDA graph if the action fails.
 struct Capture {
   Backend *backend = nullptr; // NULL: none
   ~Capture() {
@@ -258,7 +259,7 @@ void cleave_session::walk(Rank &rank, Place &place) {
   Backend &backend = *rank.backend;
   const PreparedAction &action = *place.action;
   bool watched = injection.rank == rank.rank && injection.run == runs;
-  // All ranks replay an action, or none does.
+  // Either all ranks replay an action from a CUDA graph, or none does.
   bool isPlain = !poison && injection.rank < 0 && !isTracing;
   if (isPlain && action.mayReplay && backend.replay(*action.action)) {
     Rank::bookReplay(action);

@@ -1,6 +1,6 @@
-// A session: the ranks of a program and their transport. With the local
-// transport all ranks are threads of this process. With mpi one rank is in this
-// process, and the host reaches the others through Remote.
+// A session: the ranks of a program and their transport. With the transport
+// `local` all ranks are threads of this process. With `mpi` this process has
+// one rank, and the host controls the ranks in other processes through Remote.
 #ifndef CLEAVE_RUNTIME_SESSION_H
 #define CLEAVE_RUNTIME_SESSION_H
 
@@ -23,25 +23,25 @@
 
 namespace cleave {
 struct Neighbours;
-// What a session in a worker needs of it.
+// What a worker process passes to its session; null in other processes.
 struct WorkerPart {
-  int32_t session = 0; // its name
-  // Called periodically while a worker waits; ends the process if the host asks
-  // for it.
+  int32_t session = 0; // the session's name
+  // Called periodically while the worker waits. Ends the process if the host
+  // requests it.
   std::function<void()> meanwhile;
 };
 } // namespace cleave
 
 struct cleave_session {
 public:
-  // `part` in workers.
+  // `part` is null except in worker processes.
   cleave_session(cleave_program &program, const cleave_session_options &options,
                  const cleave::WorkerPart *part = nullptr);
   ~cleave_session();
 
   void run(std::string_view action);
   void resetCounters();
-  // On all entries of the buffer's name.
+  // These functions act on all boundary entries with the buffer's name.
   void scatter(const std::string &name, cleave_dtype type, const void *data,
                const void *padding);
   void gather(const std::string &name, cleave_dtype type, void *data,
@@ -49,18 +49,18 @@ public:
   void zero(const std::string &name);
   cleave_memory memory(int rank) const;
   void trace(bool enabled);
-  // Returns the events of a rank so far. If the rank is in another process, new
-  // events are fetched from it.
+  // Returns the events of a rank that were recorded so far. If the rank is in
+  // another process, its new events are requested from there.
   std::vector<cleave::TraceEvent> &traced(int rank);
   void injectFailure(int rank, int64_t run, int command, bool hang);
   // Returns the boundary entry (named buffer) with this name that the rank
   // holds. Without a rank, returns the first entry with this name.
   const cleave::program::Boundary &boundary(const std::string &name,
                                             int rank = -1) const;
-  // Returns the address of a tile. The rank must be of this process and hold
-  // the entry.
+  // Returns the address of a tile in memory. The rank must be in this process
+  // and hold the entry.
   void *tile(int rank, const cleave::program::Boundary &entry) const;
-  // Returns the tile as storage and first byte.
+  // Returns the arena that holds a tile, and the tile's first byte in it.
   std::pair<cleave::Storage *, int64_t>
   place(int rank, const cleave::program::Boundary &entry) const;
   void zero(int rank, const cleave::program::Boundary &entry);
@@ -74,16 +74,16 @@ public:
   cleave::Counters counters;
 
 private:
-  // Outlives the operations of the ranks.
+  // The transport outlives the operations of the ranks.
   std::unique_ptr<cleave::Transport> transport;
   std::vector<std::unique_ptr<cleave::Endpoint>> endpoints; // by rank
 
 public:
-  std::vector<std::unique_ptr<cleave::Rank>> ranks; // NULL: elsewhere
+  std::vector<std::unique_ptr<cleave::Rank>> ranks; // NULL: in another process
 
   cleave::Failure failure;
-  // The rank that each rank waited for when the run was lost; -1 if it waited
-  // for none.
+  // For each rank, the rank for which it waited when the run failed; -1 if it
+  // waited for none.
   std::vector<int> waitedFor;
   std::set<std::string> traceNames;
   std::vector<cleave::TraceReader> traceReaders; // by rank
@@ -104,8 +104,8 @@ private:
   cleave::Neighbours neighboursOf(const cleave::WorkerPart *part);
   void dispatch(Job next); // runs a job on all ranks and waits for them
   void quit();
-  // Where a rank is in its commands: the command of the action and, if that is
-  // a Call, the command of the called action.
+  // The position of a rank in its commands: the command of the action and, if
+  // that is a Call, the command of the called action.
   struct Place {
     const cleave::PreparedAction *action = nullptr, *called = nullptr;
     int command = -1, inner = -1;
@@ -119,7 +119,7 @@ private:
                      const Place &place);
   void recordFailure(const cleave::Failure &found);
   void blameTheLast();
-  void watchTheLast(); // fails where a rank keeps the others waiting
+  void watchTheLast(); // records a rank for which others wait
   void injected(cleave::Rank &rank, int command);
 
   const double timeoutSeconds;
@@ -127,14 +127,14 @@ private:
   cleave::World *const world;             // NULL: local
   std::unique_ptr<cleave::Remote> remote; // in the host of several processes
 
-  // Guards what follows and `failure`.
+  // Guards the following fields and `failure`.
   std::mutex mutex;
   std::condition_variable wakeRanks, wakeCaller;
   Job job = Job::Idle;
   uint64_t turn = 0; // counts dispatched jobs
   int busy = 0;
   std::vector<bool> isWorking;                     // by rank
-  std::chrono::steady_clock::time_point firstDone; // of the ranks, this turn
+  std::chrono::steady_clock::time_point firstDone; // first rank done, this turn
   std::string_view action;
   bool isLost = false, isAborted = false;
   int64_t runs = 0;

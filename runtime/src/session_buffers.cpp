@@ -1,4 +1,4 @@
-// The host's access to named buffers of a session.
+// Gives the host access to the named buffers of a session.
 
 #include "error.h"
 #include "positions.h"
@@ -79,10 +79,11 @@ void cleave_session::scatter(const Boundary &entry, cleave_dtype type,
   }
 }
 
-// Several classes of ranks (ranks that run identical commands, one class for
-// each rank of the pipeline) may hold the buffer. Gathers it from the first of
-// them. If a report is requested, the whole arrays of the other classes are
-// gathered, too, and compared with the first one.
+// Several classes of ranks may hold the buffer; the ranks of a class run
+// identical commands, and each rank of the pipeline axis has its own class.
+// Gathers the buffer from the first class. If a report is requested, the whole
+// arrays of the other classes are gathered, too, and compared with the first
+// one.
 void cleave_session::gather(const std::string &name, cleave_dtype type,
                             void *data, cleave_gather_report *report) {
   const std::vector<int32_t> &entries = entriesOf(name);
@@ -121,8 +122,8 @@ void cleave_session::gather(const std::string &name, cleave_dtype type,
 void cleave_session::gather(const Boundary &entry, cleave_dtype type,
                             void *data, cleave_gather_report *report) {
   std::vector<void *> tiles(ranks.size());
-  // If no report is requested, one tile of each set of identical tiles is
-  // fetched; for a report all are fetched and compared.
+  // If no report is requested, only one of several identical tiles is fetched.
+  // For a report all tiles are fetched, and identical ones are compared.
   std::vector<bool> wanted =
       neededTiles(program.data, entry, report != nullptr);
   std::vector<std::pair<int, std::vector<char>>> fetched, copied;

@@ -1,6 +1,7 @@
-// Handles failures of a session: which rank failed and where, which rank caused
-// it if ranks wait for each other, the caller's watchdog, and failures that
-// tests inject.
+// Handles failures of a session: records which rank failed and where, finds the
+// rank that caused the failure if ranks wait for each other, implements the
+// watchdog of the thread that waits for an action, and injects failures for
+// tests.
 
 #include "session.h"
 #include "session_options.h"
@@ -11,9 +12,10 @@
 using namespace cleave;
 using namespace cleave::program;
 
-// The caller's watchdog. In a collective the waiting ranks detect ranks that do
-// not arrive. In an action without collectives, or after the last one, no rank
-// waits, so only the caller can detect a silent rank.
+// The watchdog of the caller, the thread that waits for an action. In a
+// collective, the waiting ranks detect ranks that do not arrive. In an action
+// without collectives, or after the last collective, no rank waits, so only the
+// caller can detect a rank that does not end.
 void cleave_session::watchTheLast() {
   Failure found;
   {
@@ -34,8 +36,8 @@ void cleave_session::watchTheLast() {
   recordFailure(found);
 }
 
-// Describes the collective in which the other ranks will wait for a rank that
-// has failed: the next one in the commands of the rank.
+// Describes the collective in which the other ranks will wait for a failed
+// rank: the next collective in the failed rank's commands.
 std::string cleave_session::nextCollective(const Place &place) const {
   auto search = [&](const PreparedAction *action, int from) -> std::string {
     for (size_t i = std::max(from, 0); action && i < action->commands.size();
@@ -55,8 +57,8 @@ std::string cleave_session::nextCollective(const Place &place) const {
   return found.empty() ? search(place.action, place.command) : found;
 }
 
-// Describes the place of a failure. If it is in a called action, adds the
-// call's label and the command to `what`.
+// Returns the message of a failure. If it occurred in a called action, the
+// label of the Call and the command are added before `what`.
 std::string cleave_session::describe(const Place &place,
                                      const std::string &what) const {
   if (place.inner < 0)
@@ -94,8 +96,8 @@ void cleave_session::recordFailure(const Failure &found) {
   transport->abort();
 }
 
-// If ranks wait for each other in a chain, the last rank of the chain caused
-// the failure.
+// If ranks wait for each other in a chain, names the last rank of the chain as
+// the one that caused the failure.
 void cleave_session::blameTheLast() {
   std::lock_guard lock(mutex);
   std::vector<bool> seen(ranks.size());
@@ -122,7 +124,7 @@ void cleave_session::injectFailure(int rank, int64_t run, int command,
   checkRank(rank);
   if (run < 0 || command < 0)
     fail(CLEAVE_BAD_ARGUMENT, "negative run or command");
-  injection = {rank, command, runs + run, hang}; // all are to know
+  injection = {rank, command, runs + run, hang}; // in every process
   if (remote)
     remote->injectFailure(rank, run, command, hang);
 }
@@ -131,7 +133,7 @@ void cleave_session::injected(Rank &rank, int command) {
   if (!injection.hang)
     fail(CLEAVE_RANK_FAILED,
          "failure injected before command " + std::to_string(command));
-  // Silent until the others have given up.
+  // The rank does not respond until the other ranks have given up.
   std::unique_lock lock(mutex);
   wakeRanks.wait(lock, [&] { return failure.status != CLEAVE_OK; });
   throw Aborted();

@@ -16,7 +16,7 @@ static int coreCount() {
 
 int cleave::threadsPerRank(const cleave_session_options &options, int ranks,
                            World *world) {
-  constexpr int most = 1024; // more are a mistake
+  constexpr int most = 1024; // a larger number is a mistake
   if (options.threads_per_rank > most)
     fail(CLEAVE_BAD_ARGUMENT, std::to_string(options.threads_per_rank) +
                                   " threads per rank, expected at most " +
@@ -26,8 +26,8 @@ int cleave::threadsPerRank(const cleave_session_options &options, int ranks,
   return world ? world->coresPerRank() : std::max(1, coreCount() / ranks);
 }
 
-// Returns whether the program computes while a collective of a group is in
-// flight.
+// Returns whether the program has asynchronous collectives, that is, computes
+// while a collective is in flight (SendRecv aside).
 static bool startsCollectives(const Program &program) {
   for (const Action &action : program.actions)
     for (const Command &command : action.commands) {

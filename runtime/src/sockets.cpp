@@ -1,4 +1,4 @@
-// Sockets that never block.
+// Implements non-blocking sockets.
 
 #include "sockets.h"
 
@@ -37,8 +37,8 @@ Socket open(int family) {
   return Socket(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// Enables keep-alive, so that a lost machine or network is detected within a
-// minute or two, even if the peer sends nothing.
+// Enables TCP keep-alive, so that the loss of a machine or network is detected
+// within a minute or two, even if the peer sends nothing.
 void configure(const Socket &socket) {
   auto set = [&](int level, int name, int value) {
     setsockopt(socket.file, level, name, &value, sizeof(value));

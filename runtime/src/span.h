@@ -1,4 +1,4 @@
-// How many bytes an operand spans, checked.
+// Computes how many bytes an operand spans, with checks for overflow.
 #ifndef CLEAVE_RUNTIME_SPAN_H
 #define CLEAVE_RUNTIME_SPAN_H
 
@@ -14,8 +14,8 @@ namespace cleave {
   fail(CLEAVE_BAD_PROGRAM, message);
 }
 
-// The number of bytes from the first to past the last element of a strided
-// array.
+// Returns the number of bytes from the first element of a strided array to the
+// end of its last element.
 template <class Dims, class Strides>
 int64_t spanOf(const Dims &dims, const Strides &strides, int64_t elementSize) {
   __int128 last = 0;

@@ -1,10 +1,11 @@
-// Replaces the allocator of the executable that links this file (an object
-// library, cleaveStepPool). Outside of steps calls go straight to libc. During
-// a step, memory comes from a pool of blocks of 2^k bytes, which free() gives
-// back to the pool for the next step: after the first step nothing is asked
-// of the system, whatever a library does. Blocks of one size are in one range
-// of addresses, so they need no headers and are aligned to their size.
-// Sanitizers bring an allocator of their own; the pool is then left out.
+// Replaces the allocator of an executable that links this file (the object
+// library cleaveStepPool). Outside of steps, calls are forwarded to libc.
+// During a step, memory comes from a pool of blocks of 2^k bytes, and free()
+// returns the blocks to the pool for the next step. So after the first step no
+// memory is requested from the system, whatever libraries do. Blocks of one
+// size are in one range of addresses, so they need no headers and are aligned
+// to their size. The pool is left out in builds with sanitizers, which have
+// their own allocator.
 
 #include "step_pool.h"
 
@@ -35,7 +36,7 @@ void __libc_free(void *);
 namespace {
 constexpr int smallest = 6, largest = 28; // 64 B to 256 MiB
 constexpr int classes = largest - smallest + 1;
-constexpr size_t rangeBytes = size_t(1) << 32; // of addresses, per class
+constexpr size_t rangeBytes = size_t(1) << 32; // of addresses, for each size
 constexpr int64_t poolLimit = int64_t(2) << 30;
 
 struct Lock {
@@ -47,15 +48,16 @@ struct Lock {
   std::atomic_flag &flag;
 };
 
-// Free blocks. A living thread has its own slot, and blocks that it frees
-// return to that slot. Without slots, ranks that run concurrently could need
-// more blocks of a size in some later step than in any step before.
+// The free blocks of one thread. Every living thread has its own slot, and
+// blocks that it frees return to this slot. If threads shared their free
+// blocks, ranks that run concurrently could need more blocks of a size in some
+// later step than in any step before.
 struct Slot {
   std::atomic_flag busy;
   void *free[classes] = {}; // a free block's first word points to the next
 };
 
-constexpr int slots = 256; // slot 0 is shared by threads that got none
+constexpr int slots = 256; // slot 0 serves threads without a slot
 Slot table[slots];
 std::atomic<bool> slotTaken[slots];
 thread_local int ownSlot = -1;
@@ -63,11 +65,11 @@ pthread_key_t slotKey;
 std::atomic<bool> slotKeyReady{false};
 
 std::atomic_flag growing;
-size_t used[classes]; // bytes of a class's range that are blocks by now
+size_t used[classes]; // bytes of each range that are blocks
 std::atomic<char *> base{nullptr};
 
-// Gives back the slot of a thread that ends. The free blocks stay in the slot
-// and serve the thread that takes the slot next.
+// Frees the slot of a thread that ends. Its free blocks stay in the slot and
+// serve the next thread that gets the slot.
 void releaseSlot(void *value) {
   auto slot = reinterpret_cast<intptr_t>(value);
   ownSlot = 0;
@@ -90,7 +92,8 @@ Slot &slotOfThread() {
   return table[ownSlot];
 }
 
-// With `growing` held.
+// Reserves the addresses of all blocks at the first call. `growing` must be
+// held.
 char *reserve() {
   char *at = base.load(std::memory_order_acquire);
   if (at)
@@ -126,8 +129,8 @@ void countCall() {
   cleave::allocations.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Returns a new block. If a page holds several blocks, the others are added to
-// the slot.
+// Returns a new block. If a page holds several blocks, the others become free
+// blocks of the slot.
 void *grow(Slot &slot, int index) {
   Lock lock(growing);
   char *at = reserve();
@@ -151,7 +154,7 @@ void *grow(Slot &slot, int index) {
   return fresh;
 }
 
-// NULL if the pool cannot serve it.
+// Returns a block of at least `bytes` bytes, or NULL if the pool has none.
 void *take(size_t bytes, size_t alignment) {
   if (bytes < alignment)
     bytes = alignment;
@@ -162,7 +165,7 @@ void *take(size_t bytes, size_t alignment) {
     return nullptr;
   if (!base.load(std::memory_order_acquire)) {
     Lock lock(growing);
-    if (!reserve()) // slots need the key that comes with it
+    if (!reserve()) // it also creates the key for slots
       return nullptr;
   }
   Slot &slot = slotOfThread();

@@ -1,4 +1,4 @@
-// Checks of a program that need no memory to be allocated.
+// Checks a program before memory is allocated for it.
 
 #include "boundary.h"
 #include "error.h"
@@ -11,7 +11,7 @@ using namespace cleave;
 using namespace cleave::program;
 
 namespace {
-// Far more ranks than any host can run in one process. The limit bounds what a
+// More ranks than any host can run in one process. The limit bounds what a
 // damaged file can request.
 constexpr int64_t maxRanks = 1 << 16;
 
@@ -64,7 +64,8 @@ void checkCall(const Program &program, const Action &caller, const Call &call,
 
 void checkRepeat(const Program &program, const Action &caller,
                  const Repeat &repeat, const std::string &where) {
-  // Bodies precede their loops, so no loop runs itself.
+  // The body of a loop precedes the loop in the program, so no loop contains
+  // itself.
   if (repeat.action >= size_t(&caller - program.actions.data()))
     bad(where + ": repeats action " + std::to_string(repeat.action) +
         ", expected one before its own");

@@ -1,4 +1,4 @@
-// The wire over TCP.
+// Implements Wire over TCP.
 
 #include "tcp_wire.h"
 
@@ -29,22 +29,22 @@ struct Header {
   int32_t from = 0, to = 0, channel = 0, tag = 0;
   int64_t bytes = 0;
 };
-// In the place of a channel number: the message is a notice that the process of
-// the rank in the field `tag` has ended.
+// If a header has this value as its channel, the message is a notice that the
+// process of the rank in the field `tag` has ended.
 constexpr int32_t goneNotice = -1;
 
-// When more bytes than this have arrived that no receive has asked for, the
-// wire stops reading from its connections.
+// If more than this number of bytes has arrived that no receive has asked for,
+// the wire stops reading from its connections.
 constexpr int64_t mostUnread = int64_t(256) << 20;
-// How long processes wait for each other to disconnect when they end.
+// The time for which processes wait for each other to disconnect when they end.
 constexpr std::chrono::seconds closeTimeout{10};
 
 struct Outgoing {
   Header header;
   const char *data = nullptr;
-  std::unique_ptr<char[]> owned; // of messages that are handed on
-  uint64_t ticket = 0;           // 0: nobody waits for it
-  int64_t done = 0;              // bytes, the header's included
+  std::unique_ptr<char[]> owned; // copy, for forwarded messages
+  uint64_t ticket = 0;           // 0: no request waits for it
+  int64_t done = 0;              // sent bytes, including the header
 };
 
 struct Incoming {
@@ -61,12 +61,12 @@ struct Line {
   Incoming in;
 };
 
-// A request that has not been tested successfully.
+// A request for which test() has not returned true yet.
 struct Ticket {
   bool isReceive = false, isDone = false;
   int channel = 0, from = 0, tag = 0;
   char *data = nullptr;
-  int64_t bytes = 0; // room; then how many have come
+  int64_t bytes = 0; // size of `data`; later of the message
   std::string error;
 };
 
@@ -120,7 +120,7 @@ public:
     Line *line = lineTo(to);
     if (line && !line->isGone)
       line->out.push_back(std::move(message));
-    else // a process that has gone: whoever waits for it finds out
+    else // it has ended; waiting code detects this
       ticket.isDone = true;
     wakeThread();
   }
@@ -372,7 +372,7 @@ private:
         if (header.bytes < 0 || header.bytes > longestMessage ||
             header.to < 0 || header.to >= worldSize || header.from < 0 ||
             header.from >= worldSize)
-          return lose(line); // nothing of ours
+          return lose(line); // not a message of this job
         message.data.reset(new char[header.bytes]);
       }
       if (message.done < headerBytes + message.header.bytes)
@@ -415,7 +415,7 @@ private:
     unread.push_back(std::move(message));
   }
 
-  // The process at the other end of the connection has gone.
+  // Records that the process at the other end of the connection has ended.
   void lose(Line &line) {
     line.isGone = true;
     gone[line.peer] = true;
@@ -441,8 +441,8 @@ private:
   std::list<Line> lines;
   std::vector<bool> gone; // by rank
   std::map<uint64_t, Ticket> tickets;
-  std::deque<uint64_t> posted; // receives that nothing has come for, in order
-  std::list<Incoming> unread;  // what nobody has asked for, in order
+  std::deque<uint64_t> posted; // receives without data, in order
+  std::list<Incoming> unread;  // messages without a receive, in order
   std::vector<int> closed;
   int64_t unreadBytes = 0;
   bool isHungry = false; // a receive waits for data

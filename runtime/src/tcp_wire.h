@@ -11,9 +11,9 @@
 
 namespace cleave {
 
-// In the host `lines` are the connections to all ranks, empty for the host
-// itself. In a worker the only connection is the one to the host. Messages move
-// on a separate thread of the wire.
+// In the host, `lines` has a connection to each rank, which is empty for the
+// host itself. In a worker its only entry is the connection to the host. A
+// thread of the wire sends and receives the messages.
 std::unique_ptr<Wire> makeTcpWire(int rank, int size,
                                   std::vector<Socket> lines);
 
@@ -23,7 +23,8 @@ std::unique_ptr<Wire> openTcpWire();
 // In the host: starts to listen, unless it already does. Returns false if the
 // launcher started no other process.
 bool awaitCallers();
-// In a host that has not needed the workers: dismisses them with an exit code.
+// In a host that has not needed the workers: tells them to end with exit code
+// `code`.
 void dismissCallers(int code);
 
 } // namespace cleave

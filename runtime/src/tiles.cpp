@@ -1,6 +1,5 @@
-// Scatter and gather of named buffers.
-// This is not a hot path: one generic loop visits the elements of a tile, and
-// the view is expressed by strides.
+// Scatters and gathers named buffers. Speed does not matter here: one generic
+// loop visits the elements of a tile, and the view is expressed by strides.
 
 #include "tiles.h"
 
@@ -39,8 +38,8 @@ View viewOf(const Boundary &entry) {
   return view;
 }
 
-// What a rank holds of a buffer: the index of its tile and, in a partial sum,
-// the number of its term.
+// Which part of a buffer a rank holds: the index of its tile and, in a partial
+// sum, the number of its term.
 struct Place {
   std::vector<int64_t> tile;
   int64_t share = 0;
@@ -103,8 +102,8 @@ void checkTypes(const Boundary &entry, DType host) {
                                   nameOf(host));
 }
 
-// Records in the report that element i of a and of b differ. Both arrays have
-// the given type.
+// Records in the report the difference between element i of a and of b. Both
+// arrays have the type `type`.
 void noteDifference(DType type, const void *a, const void *b, int64_t i,
                     cleave_gather_report &report) {
   double difference =
@@ -125,8 +124,8 @@ bool sameBits(DType type, const void *a, const void *b, int64_t first,
                      count * size) == 0;
 }
 
-// Compares two copies of a tile, as replicas should be equal. Padding is
-// ignored.
+// Compares two copies of a tile, which should be equal because their ranks are
+// replicas. Padding is ignored.
 void compareReplicas(const Boundary &entry, const View &view,
                      const Place &place, const void *a, const void *b,
                      int rankA, int rankB, cleave_gather_report &report) {
@@ -241,7 +240,7 @@ void cleave::gatherTiles(const Program &program, const Boundary &entry,
       } else {
         int64_t value = combine(entry.partialOp, loadInt(host, data, whole),
                                 loadInt(entry.dtype, tile, element));
-        if (entry.dtype == DType::U8) // sums of booleans wrap, too
+        if (entry.dtype == DType::U8) // a sum of booleans is their parity
           value &= 1;
         storeInt(host, data, whole, value);
       }

@@ -19,13 +19,13 @@ void scatterTile(const program::Program &program,
                  const void *data, const void *padding, int64_t rank,
                  void *tile);
 
-// Returns for each rank whether gatherTiles reads its tile. If not `replicas`,
-// only one of several identical tiles is read.
+// Returns for each rank whether gatherTiles needs its tile. If `replicas` is
+// false, only one of several identical tiles is needed.
 std::vector<bool> neededTiles(const program::Program &program,
                               const program::Boundary &entry, bool replicas);
 
-// Gathers tiles into the whole array. `tiles[r]` is the tile of rank r, NULL if
-// it is not needed. See cleave_session_gather.
+// Gathers tiles into the whole array. `tiles[r]` is the tile of rank r, or NULL
+// if neededTiles() says that it is not needed. See cleave_session_gather.
 void gatherTiles(const program::Program &program,
                  const program::Boundary &entry, cleave_dtype hostType,
                  void *data, const std::vector<void *> &tiles,

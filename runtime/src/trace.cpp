@@ -1,4 +1,4 @@
-// Names for the events of a trace.
+// Converts the events of a trace to the form of the C ABI.
 
 #include "trace.h"
 
@@ -42,7 +42,9 @@ struct Describe {
 };
 } // namespace
 
-// The n-th start of the sender matches the n-th start of the receiver.
+// To match sends with receives, messages are numbered in the order in which
+// transfers start: the n-th start of the sender matches the n-th start of the
+// receiver.
 TraceReader::Message TraceReader::messageOf(const TraceEvent &event) {
   const Command &command =
       program.actions.at(event.action).commands.at(event.command);

@@ -15,7 +15,7 @@
 
 namespace cleave {
 
-// As processes tell each other.
+// An event of a rank, in the form in which processes send it to each other.
 struct TraceEvent {
   int64_t begin = 0, end = 0; // nanoseconds of the monotonic clock
   uint32_t action = 0, command = 0;
@@ -47,13 +47,14 @@ public:
   std::vector<TraceEvent> events;
 };
 
-// Converts the events of one rank, in order, to the form of the C ABI.
+// Converts the events of one rank to the form of the C ABI. The events must be
+// passed in order.
 class TraceReader {
 public:
   TraceReader(const program::Program &program, int rank)
       : program(program), rank(rank) {}
 
-  // `names` owns strings that had to be composed.
+  // `names` receives strings that had to be composed, and owns them.
   cleave_trace_event describe(const TraceEvent &event,
                               std::set<std::string> &names);
 
@@ -68,8 +69,8 @@ private:
   const program::Program &program;
   const int rank;
   std::map<std::pair<int32_t, int32_t>, int64_t> counts; // by sender, receiver
-  // The messages of receives that have started and not ended, by action and
-  // token of the receive.
+  // The messages of receives that have started but not ended, by the action and
+  // the token of the receive.
   std::map<std::pair<uint32_t, int32_t>, Message> receives;
 };
 

@@ -22,7 +22,7 @@
 using namespace cleave;
 
 namespace {
-// The command that the user has started.
+// Returns the name of the command that the user has started, for messages.
 const char *speaker() { return program_invocation_short_name; }
 
 class Worker {
@@ -33,8 +33,8 @@ public:
     Packet packet;
     Patience fresh(false, 1000), patience = fresh;
     while (true) {
-      // hasEnded() must be called before poll(): so the host's last message is
-      // read even if the host has ended.
+      // hasEnded() must be called before poll(), so that the host's last
+      // message is read even if the host ends between the two calls.
       bool isGone = world.hasEnded(host);
       if (world.poll(host, World::Command, packet)) {
         if (!obey(packet))
@@ -55,7 +55,7 @@ private:
   struct Entry {
     std::unique_ptr<cleave_program> program;
     std::unique_ptr<cleave_session> session;
-    int kernels = -1; // memory that holds the library
+    int kernels = -1; // descriptor of memory with kernels.so
 
     ~Entry() {
       // If a rank's thread did not respond, it still uses the program and the
@@ -71,7 +71,7 @@ private:
     }
   };
 
-  // False: the end.
+  // Executes a request of the host. Returns false for the last one, Quit.
   bool obey(Packet &packet) {
     auto request = packet.take<Request>();
     if (request == Request::Quit) {
@@ -159,8 +159,8 @@ private:
     options.threads_per_rank = packet.take<int32_t>();
     options.watchdog_seconds = packet.take<double>();
     options.poison = packet.take<int32_t>();
-    // From now on the host may be silent for as long as it waits for ranks
-    // itself (the watchdog's time), and for at least five seconds.
+    // From now on the host may be silent for the watchdog's time, because it
+    // may itself wait for ranks that long; at least for five seconds.
     world.needHostWithin(std::max(watchdogOf(options), 5.0));
     std::string transport = packet.takeText();
     options.transport = transport.c_str();
@@ -187,7 +187,7 @@ private:
     answer(failure, /*isOwn=*/true, entry.session.get());
   }
 
-  // Returns a path from which the bytes can be loaded by dlopen.
+  // Returns a path from which dlopen can load the bytes.
   static std::string libraryOf(const std::string &bytes, int &file) {
     file = memfd_create("cleave-kernels", MFD_CLOEXEC);
     for (size_t at = 0; file >= 0 && at < bytes.size();) {
@@ -218,7 +218,7 @@ private:
     world.send(host, World::Reply, packet);
   }
 
-  // The host may end the process while the rank runs.
+  // Ends the process if the host requests it while the rank runs.
   void listen() {
     bool isGone = world.hasEnded(host);
     Packet packet;
@@ -239,7 +239,7 @@ private:
   }
 
   [[noreturn]] void hostIsGone() {
-    if (world.rank() == 1) // the others need not say it again
+    if (world.rank() == 1) // only one worker reports it
       printEscaped(stderr, "%s: error: the process of rank 0 has ended\n",
                    speaker());
     _exit(3);
@@ -276,10 +276,11 @@ int32_t cleave_serve(void) {
   } catch (const Dismissed &word) {
     return word.code;
   } catch (const RuntimeError &error) {
-    // Only one worker, that of rank 1, reports that the host has ended.
+    // Only the worker of rank 1 reports that the host has ended.
     World *world = World::joined();
-    // A silent host is also reported by rank 1. The others wait first, as
-    // launchers end the job when the first process fails.
+    // Rank 1 also reports a host that does not respond. The other workers wait
+    // before they end, because launchers end the job when the first process
+    // fails.
     if (world && error.status == CLEAVE_TIMEOUT && error.rank == 0 &&
         world->rank() > 1) {
       usleep(500'000);
@@ -312,7 +313,7 @@ int32_t cleave_finish(int32_t code) {
         dismissCallers(code);
         return code;
       }
-      World::get(); // the others wait there
+      World::get(); // the workers wait there
     } catch (const RuntimeError &) {
       return code;
     }

@@ -28,9 +28,9 @@ std::unique_ptr<World> world;
 
 constexpr std::chrono::milliseconds lookEvery{20};
 
-// An identifier of the kernel and its process-id namespace: processes with the
-// same one can watch each other. The name of the machine would not distinguish
-// containers.
+// Returns an identifier of the kernel and its process-id namespace. Processes
+// with the same identifier can watch each other. The name of the machine would
+// not distinguish containers.
 std::string placeOfProcesses() {
   std::string place;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), place);
@@ -129,7 +129,8 @@ void World::beat() {
     heart = std::make_unique<Heart>(*link, control, Beat);
 }
 
-// Everyone tells everyone where it runs.
+// Tells all other processes the machine, the process id and the cores of this
+// one, and receives theirs.
 void World::meet() {
   cpu_set_t own = affinity();
   Packet packet;
@@ -173,7 +174,7 @@ bool World::hasEnded(int rank) const {
 }
 
 std::string World::describe(int rank) const {
-  if (!processes[rank].pid) // it has not said
+  if (!processes[rank].pid) // not known yet
     return "the process of rank " + std::to_string(rank);
   return "process " + std::to_string(processes[rank].pid) + " of rank " +
          std::to_string(rank) + " on " + processes[rank].host;
@@ -227,7 +228,7 @@ void World::finishRequest(Wire::Request &request, int peer, bool isReceive,
   Patience waiting(false, 500);
   Clock::time_point limit = limitOf(most);
   while (true) {
-    bool isGone = hasEnded(peer); // its last message is still heard
+    bool isGone = hasEnded(peer); // its last message is still read
     if (link->test(request, bytes))
       return;
     if (isGone)
@@ -312,7 +313,7 @@ void World::leave(int code, bool isLost) {
 void World::finish(int code) {
   std::fflush(nullptr);
   heart.reset();
-  // See worker.cpp: the command "quit".
+  // The request Quit; see remote.h.
   Packet quit;
   for (int peer = 0; peer < size(); ++peer)
     if (hasEnded(peer))
@@ -325,7 +326,7 @@ void World::finish(int code) {
         link->send(sends[peer], control, peer, Command, quit.bytes.data(),
                    quit.bytes.size());
     // A process that does not respond within this time never will. The launcher
-    // may already be about to kill the remaining processes.
+    // may be about to kill the remaining processes.
     Clock::time_point limit = Clock::now() + std::chrono::milliseconds(500);
     for (int peer = 0; peer < size(); ++peer) {
       Patience patience(false, 1000);

@@ -17,8 +17,9 @@
 
 namespace cleave {
 
-// How to wait for messages, which make progress only while a thread polls:
-// continuously at first, then rarely, because other threads may need the core.
+// Decides how long a thread waits between two polls for a message. Messages
+// make progress only while a thread polls. The thread polls continuously at
+// first, then rarely, because other threads may need the core.
 class Patience {
 public:
   explicit Patience(bool spin, int longestMicroseconds = 200)
@@ -37,7 +38,8 @@ public:
   // launcher, no MPI, or a number of processes that differs from the
   // launcher's.
   static World &get();
-  // Returns NULL before the first call of get().
+  // Returns the object that get() has created, or NULL before the first call of
+  // get().
   static World *joined();
 
   Wire &wire() { return *link; }
@@ -53,8 +55,9 @@ public:
   bool hasEnded(int rank) const;
   // Describes the process of a rank: "process 4711 of rank 2 on node3".
   std::string describe(int rank) const;
-  // The index of this process among the processes of its machine: as the
-  // launcher gives it, else by order of ranks.
+  // The index of this process among the processes of its machine. The launcher
+  // sets it; otherwise the processes of a machine are numbered in the order of
+  // their ranks.
   int localRank() const { return local; }
   Board &board() { return *notes; }
   // The number of cores for this process: the cores that it is bound to,
@@ -71,19 +74,21 @@ public:
     send(to, tag, packet.bytes.data(),
          static_cast<int64_t>(packet.bytes.size()));
   }
-  // For the host: a message that takes longer than `seconds` (plus a second per
-  // 10 MB) is an Error TIMEOUT, and the job is lost.
+  // For the host: if a message takes longer than `seconds` (plus a second per
+  // 10 MB), send() and receive() throw an error with the status CLEAVE_TIMEOUT,
+  // and the job is lost. 0 means no limit.
   void awaitAtMost(double seconds) { patience = seconds; }
   // For the host: starts sending heartbeats to the workers.
   void beat();
   // For workers: from now on the host may be silent for at most `seconds`. The
   // initial limit is five minutes.
   void needHostWithin(double seconds) { hostPatience = seconds; }
-  // For workers: throws an Error TIMEOUT of rank 0 if the host has been silent
-  // for longer than needHostWithin() allows. All functions that wait for the
-  // host call this function.
+  // For workers: throws an error with the status CLEAVE_TIMEOUT for rank 0 if
+  // the host has been silent for longer than needHostWithin() allows. All
+  // functions that wait for the host call this function.
   void needHost();
-  // Returns false if no such message has arrived.
+  // Receives a message into `packet` if one with this sender and tag has
+  // arrived. Otherwise returns false at once.
   bool poll(int from, Tag tag, Packet &packet);
   Packet receive(int from, Tag tag);
   void receive(int from, Tag tag, void *data, int64_t bytes);
@@ -105,8 +110,8 @@ private:
   void finishRequest(Wire::Request &request, int peer, bool isReceive,
                      int64_t most, int64_t *bytes = nullptr);
   Clock::time_point limitOf(int64_t bytes) const;
-  [[noreturn]] void needAnswer(int rank); // that has not come
-  void needAlive(int rank);               // throws where it has ended
+  [[noreturn]] void needAnswer(int rank); // throws: it has not come
+  void needAlive(int rank);               // throws if it has ended
 
   Wire *link = nullptr;
   int control = 0;

@@ -139,8 +139,8 @@ public:
     int64_t width = array.elements() / array.shape[0], count = 0;
     for (int64_t n = 0, all = samples(Split::training); n < all; ++n) {
       int64_t row = parts.row(Split::training, n);
-      // Labels that are the next tokens of a sequence begin with its second
-      // token.
+      // If the labels are the next tokens of a sequence, the first label is the
+      // second token of the sequence.
       for (int64_t at = isShifted(*input) ? 1 : 0; at < width; ++at, ++count)
         if (integerAt(array.dtype, array.bytes.data(), row * width + at) !=
             ignoreIndex)
@@ -177,8 +177,8 @@ public:
   }
 
 private:
-  /// Refuses an array with numbers that would become infinite in the type of
-  /// the input, when the data is opened.
+  /// Throws InputError when the data is opened if a number of the array would
+  /// become infinite in the type of the input.
   void checkRange(const ManifestInput &input, const std::string &name,
                   const Array &array) const {
     if (!isFloat(array.dtype) || !isFloat(input.dtype))
@@ -218,8 +218,9 @@ private:
     return true;
   }
 
-  /// For a missing array: suggests an array of the data that no input reads, as
-  /// "; data.labels = \"label\"?".
+  /// For an input whose array is missing: returns a suggestion to read another
+  /// array of the data, one that no input reads, such as "; data.labels =
+  /// \"label\"?". Returns "" if no such array has a similar name.
   std::string meantBy(const Manifest &manifest, const ManifestInput &input,
                       const std::string &name) const {
     auto near = nearest(name, unread);

@@ -13,18 +13,19 @@
 
 namespace cleave {
 
-/// What one router has chosen in a step, over all ranks and microbatches. A
-/// slot is a pair of a token and an expert that it chose.
+/// Counts which experts one router chose in a step, over all ranks and
+/// microbatches. Each pair of a token and an expert that it chose is counted
+/// once (a slot in the code).
 struct RouterLoad {
   std::string router;
-  std::vector<int64_t> chosen; ///< slots that chose each expert
-  int64_t taken = 0;           ///< slots that were not dropped
+  std::vector<int64_t> chosen; ///< token-expert pairs of each expert
+  int64_t taken = 0;           ///< pairs that were not dropped
 
   int64_t slots() const;
-  /// The largest number of slots that chose one expert, divided by the mean
-  /// over all experts. It is 1 if all experts were chosen equally often.
+  /// The largest number of token-expert pairs of one expert, divided by the
+  /// mean over all experts. It is 1 if all experts were chosen equally often.
   double imbalance() const;
-  /// The share of slots that were dropped.
+  /// The share of token-expert pairs that were dropped.
   double dropped() const;
 };
 
@@ -43,12 +44,12 @@ struct StepBalance {
 /// and computes StepBalance::overflow from the ranks' counters of sent bytes.
 StepBalance readBalance(const Manifest &manifest, StepExecutor &executor);
 
-/// [{"router", "load", "dropped"}], a line of log.jsonl.
+/// Returns the entry for a line of log.jsonl: [{"router", "load", "dropped"}].
 nlohmann::ordered_json toLogEntry(const StepBalance &balance);
-/// [{"router", "chosen": [...], "taken"}], of counters.json.
+/// Returns the entry for counters.json: [{"router", "chosen": [...], "taken"}].
 nlohmann::ordered_json toCounts(const StepBalance &balance);
-/// The largest imbalance and the largest dropped share of all routers, and the
-/// overflow: "  load 1.42  dropped 3.1%".
+/// Returns a text with the largest imbalance and the largest dropped share of
+/// all routers, and the overflow: "  load 1.42  dropped 3.1%".
 std::string summaryOf(const StepBalance &balance);
 
 } // namespace cleave

@@ -229,8 +229,9 @@ static void checkFiles(const std::string &path, const Json &json,
   }
 }
 
-/// Refuses a file that was changed after it was written, as its digest shows.
-/// Files of version 1 have no digest and are accepted.
+/// Throws InputError if the digest in a file does not fit its text, because
+/// then the file was changed after it was written. Files of version 1 have no
+/// digest and are accepted.
 static void checkSeal(const std::string &file, const std::string &text,
                       const Json &json) {
   const Json version =
@@ -266,7 +267,7 @@ static Json readStateFile(const std::string &path) {
 /// its number of steps and batch sizes.
 static void checkPosition(const std::string &file,
                           const CheckpointState &state) {
-  // The bound keeps position + batch in range.
+  // This limit on both numbers keeps position + batch within an int64_t.
   constexpr int64_t most = int64_t(1) << 62;
   if (state.step < 0 || state.nextSample < 0 || state.step > most ||
       state.nextSample > most)
@@ -383,8 +384,8 @@ static std::string nameOf(const std::string &checkpoint) {
 void nameLatest(const std::string &run, const std::string &checkpoint,
                 const std::string &before) {
   const std::string path = (fs::path(run) / latestFile).string();
-  // A path of this name that is neither a file nor a folder, such as a symbolic
-  // link, is removed first.
+  // If `path` is neither a file nor a folder (for example a symbolic link), it
+  // is removed first.
   struct stat info{};
   if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
       !S_ISDIR(info.st_mode))

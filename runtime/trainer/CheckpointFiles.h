@@ -1,4 +1,4 @@
-// The names in a checkpoint's files.
+// The names of tensors in the files of a checkpoint.
 
 #ifndef CLEAVE_TRAINER_CHECKPOINTFILES_H
 #define CLEAVE_TRAINER_CHECKPOINTFILES_H
@@ -23,8 +23,8 @@ inline std::string stateName(const ManifestState &state) {
 /// parameters may share one count.
 inline bool isCount(const ManifestState &state) { return state.slot == "step"; }
 
-/// The names of a tensor in the model's file: its own name, or the names of its
-/// parts.
+/// Returns the names of a tensor in the checkpoint's model file: its own name,
+/// or, if the tensor is stored in parts, the names of its parts.
 inline std::vector<std::string> fileNamesOf(const ManifestTensor &tensor) {
   std::vector<std::string> names;
   for (const ManifestPart &part : tensor.parts)

@@ -38,8 +38,8 @@ std::string chooseTransport(const std::string &key, int64_t ranks,
     if (key == "mpi")
       throw InputError(quoted + " needs a launcher: start with mpirun -n " +
                        count);
-    // Each rank needs at least one thread. More ranks than this are a mistake,
-    // or the mesh of another machine.
+    // Each rank needs at least one thread. A mesh with more ranks than this is
+    // a mistake, or was meant for another machine.
     constexpr int64_t kMostThreads = 4096;
     if (ranks > kMostThreads)
       throw InputError(

@@ -75,7 +75,8 @@ static std::unique_ptr<Dataset> openArrays(std::map<std::string, Array> arrays,
                                            const std::string &path,
                                            const Manifest &manifest,
                                            const Settings &settings) {
-  // One long row of tokens is a text.
+  // A one-dimensional array of tokens is one long sequence, which is divided
+  // into samples like a text.
   const ManifestInput *tokens = manifest.inputWithRole(InputRole::Tokens);
   if (tokens) {
     auto found =
@@ -125,9 +126,10 @@ static bool allBelow(const std::string &dtype, const MappedFile &file,
   return true;
 }
 
-/// Tokens without a header could have any integer type, and a wrong one gives
-/// wrong tokens. Names the other types that fit the vocabulary; "" if there are
-/// none.
+/// A file of tokens without a header could have any integer type, and reading
+/// it as a wrong type gives wrong tokens. Returns the end of an error message:
+/// the type that was assumed and, if there is one, another type whose values
+/// are all within the vocabulary.
 static std::string otherDtype(const Manifest &manifest, const MappedFile &file,
                               const std::string &dtype) {
   const ManifestInput *tokens = manifest.inputWithRole(InputRole::Tokens);
@@ -165,7 +167,8 @@ static void refuseShiftedValues(const Manifest &manifest,
                        "data.labels");
 }
 
-/// Named arrays, each a .npy file of a folder.
+/// Opens a folder as a data set. Each .npy file in it is an array with the name
+/// of the file.
 static std::unique_ptr<Dataset> openFolder(const std::string &path,
                                            const Manifest &manifest,
                                            const Settings &settings) {
@@ -184,7 +187,7 @@ static std::unique_ptr<Dataset> openFolder(const std::string &path,
       path, manifest, settings);
 }
 
-/// A text, whose bytes are the tokens.
+/// Opens a text file as a data set. The bytes of the file are the tokens.
 static std::unique_ptr<Dataset>
 openText(const std::shared_ptr<MappedFile> &file, const Manifest &manifest,
          const Settings &settings) {
@@ -220,7 +223,8 @@ static std::unique_ptr<Dataset> openBin(const std::shared_ptr<MappedFile> &file,
   }
 }
 
-/// Tokens in a row, or samples in rows.
+/// Opens a .npy file with integer tokens: either one long sequence (one
+/// dimension) or one sample per row (two dimensions).
 static std::unique_ptr<Dataset> openNpy(const std::shared_ptr<MappedFile> &file,
                                         const Manifest &manifest,
                                         const Settings &settings) {
@@ -230,7 +234,7 @@ static std::unique_ptr<Dataset> openNpy(const std::shared_ptr<MappedFile> &file,
     throw InputError(path + ": has element type " + header.dtype +
                      ", expected integer tokens");
   if (header.shape.size() == 2 && !header.fortranOrder) {
-    // Samples in rows, as in a named array.
+    // The array has one sample per row, so it is read like a named array.
     const ManifestInput *input = manifest.inputWithRole(InputRole::Tokens);
     std::map<std::string, Array> arrays;
     if (input)

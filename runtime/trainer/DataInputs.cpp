@@ -1,5 +1,6 @@
-// Inputs that the host generates, and checks that indices in the data (such as
-// token ids) are within the tables of the model that they index.
+// Generates inputs that are not read from data (ones, zeros, arange). Also
+// checks the indices that are read from data, such as token ids: each must be
+// within the model's table that it indexes.
 
 #include "DataParts.h"
 #include "cleave/io/Error.h"
@@ -50,10 +51,10 @@ static int64_t elementCount(const std::vector<int64_t> &shape) {
   return count;
 }
 
-/// Returns the shape of the array of all samples: the input's shape with the
-/// number of samples of the array in the batch dimension. The array in the file
-/// may have further dimensions of size 1. Empty if the array cannot be divided
-/// into samples.
+/// Returns the shape that `array` has when it is seen as the array of all
+/// samples: the input's shape, but with the total number of samples in the
+/// batch dimension. `array` may have further dimensions of size 1. Returns an
+/// empty shape if it cannot be divided into samples.
 static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
                                        const ArrayView &array) {
   std::vector<int64_t> shape = input.shape;
@@ -72,8 +73,9 @@ static std::vector<int64_t> shapeOfAll(const ManifestInput &input,
   return isOutermost || shape == array.shape ? shape : std::vector<int64_t>();
 }
 
-/// For a negative label in a message: how to set data.ignore_index so that
-/// labels of this value are not counted.
+/// Returns the end of a message about a negative label: how to set
+/// data.ignore_index so that labels of this value are not counted. Returns ""
+/// if the element is not a negative label.
 static std::string howToIgnore(const ManifestInput &input, int64_t label,
                                const int64_t *ignored) {
   if (!ignored || label >= 0 || input.role != InputRole::Labels)
@@ -92,7 +94,8 @@ static int64_t asRead(int64_t element, int64_t bits) {
   return static_cast<int64_t>(static_cast<uint64_t>(element) << rest) >> rest;
 }
 
-/// Checks one element of an array. `place` is its position for messages.
+/// Checks one element of an array. `place` describes the element's position in
+/// messages.
 static void checkElement(const ManifestInput &input,
                          const ManifestLookup &lookup, int64_t element,
                          const std::string &place, const std::string &label,

@@ -1,4 +1,4 @@
-// Parts of the data readers.
+// Functions that the readers of training data share.
 
 #ifndef CLEAVE_TRAINER_DATAPARTS_H
 #define CLEAVE_TRAINER_DATAPARTS_H
@@ -16,20 +16,20 @@
 
 namespace cleave {
 
-/// A token that is beyond the model's vocabulary.
+/// Thrown if a token is beyond the model's vocabulary.
 struct VocabularyError : InputError {
   using InputError::InputError;
 };
 
-/// Whether the labels are the next tokens.
+/// Returns whether the input's labels are the next tokens of the sequence.
 bool isShifted(const ManifestInput &input);
 
 /// Returns the warning that all `count` labels have the ignored value.
 std::string allIgnored(const std::string &label, int64_t count,
                        int64_t ignored);
 
-/// Returns how many of `total` samples are held out for validation: the share,
-/// rounded down, but at least `least`.
+/// Returns how many of `total` samples are held out for validation: `share` of
+/// them, rounded down, but at least `least`.
 int64_t heldOut(int64_t total, double share, int64_t least);
 
 /// Throws InputError if the samples of an input are not in dimension 0, because
@@ -44,11 +44,11 @@ makeTokenDataset(std::shared_ptr<const void> owner, const MappedFile *file,
                  ArrayView tokens, const std::string &path,
                  const Manifest &manifest, const Settings &settings);
 
-/// The arrays that the inputs read, by name.
+/// Returns the names of the arrays that the inputs read.
 std::set<std::string> wantedArrays(const Manifest &manifest);
 
-/// Named arrays with one sample per row. `unread`: names of arrays that no
-/// input reads.
+/// Makes a data set of named arrays with one sample per row. `unread` has the
+/// names of the arrays that no input reads.
 std::unique_ptr<Dataset> makeArrayDataset(std::map<std::string, Array> arrays,
                                           std::vector<std::string> unread,
                                           const std::string &path,

@@ -47,7 +47,7 @@ void Feeder::scatter(const ManifestInput &input, const ArrayView &array) {
     throw InputError("input '" + input.name + "' has shape " +
                      shapeToString(view.shape) + ", but program.bin has " +
                      shapeToString(buffer.shape) + "; compile the model again");
-  // Padded labels are set to the ignored label.
+  // Labels of samples that are only padding get the ignored value.
   std::byte ignored[8] = {};
   const void *padding = nullptr;
   if (input.role == InputRole::Labels && !isFloat(buffer.dtype)) {

@@ -1,7 +1,8 @@
 //===- Infer.cpp - forward only -------------------------------------------===//
 //
-// Inputs may hold any number of samples: they are fed in microbatches, the last
-// one filled up with zeros, whose outputs are dropped.
+// The user's arrays may have any number of samples. They are fed in
+// microbatches; the last one is filled up with zeros, and the outputs of these
+// padding samples are dropped.
 //
 //===----------------------------------------------------------------------===//
 #include "Slices.h"
@@ -30,7 +31,7 @@ struct Fed {
   Array array;
 };
 
-/// Inputs that "forward" does not read.
+/// Returns whether only training reads the input, so that "forward" does not.
 bool isTrainingOnly(const ManifestInput &input) {
   return input.trainingOnly ||
          (input.role == InputRole::Labels &&

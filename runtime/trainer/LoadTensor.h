@@ -28,16 +28,16 @@ void loadTensor(const std::string &path, const SafetensorsReader &file,
                 const std::vector<int64_t> &shape, const std::string &buffer,
                 StepExecutor &executor);
 
-/// Loads `view` into a buffer of `shape`. `label` is its name in messages.
+/// Loads `view` into a buffer of `shape`. Messages call the tensor `label`.
 void loadBuffer(const std::string &label, const ArrayView *view,
                 const std::vector<int64_t> &shape, const std::string &buffer,
                 StepExecutor &executor);
 
-/// Loads the model's own initial value.
+/// Sets a tensor to the initial value that the model gives it.
 void loadInitialValue(const ManifestTensor &tensor, WeightFiles &files,
                       StepExecutor &executor, uint64_t seed);
 
-/// Sets the optimizer's initial state.
+/// Sets the optimizer state to its initial values.
 void initializeState(const Manifest &manifest, WeightFiles &files,
                      StepExecutor &executor, uint64_t seed);
 

@@ -1,4 +1,5 @@
-// Loads weights of a checkpoint or a .safetensors file in place of the model's.
+// Loads weights from a checkpoint or a .safetensors file instead of the initial
+// values that the model gives.
 
 #include "CheckpointFiles.h"
 #include "LoadTensor.h"
@@ -34,8 +35,9 @@ shapesInCheckpoint(const std::string &path) {
   return shapes;
 }
 
-/// Tied tensors are one tensor of the program, but a file may store it under
-/// each name. Describes a difference between these copies.
+/// Tied tensors are one tensor of the program, but a file may store a copy
+/// under each of its names. Returns the names of two copies that differ, for a
+/// message, or "" if all copies are equal.
 static std::string whereTiesDiffer(const SafetensorsReader &file,
                                    const ManifestTensor &tensor) {
   const ArrayView *first = nullptr;

@@ -1,4 +1,5 @@
-// Scalars that actions compute: loss, weight, norm of gradients.
+// Reads scalars that the actions of a program compute: the loss, its weight,
+// the norm of the gradients.
 
 #ifndef CLEAVE_TRAINER_METRIC_H
 #define CLEAVE_TRAINER_METRIC_H

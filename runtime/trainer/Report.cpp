@@ -83,8 +83,8 @@ void trimLog(const std::string &path, int64_t step) {
     writeFileAtomically(path, kept);
 }
 
-/// The peak of this program. getrusage would include the compiler, which ran in
-/// this process before exec.
+/// Returns the peak memory of this program. getrusage would include the peak of
+/// the compiler, which ran in this process before exec.
 static int64_t peakResidentBytes() {
   std::ifstream status("/proc/self/status");
   std::string line;

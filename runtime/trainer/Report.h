@@ -29,7 +29,7 @@ struct StepRecord {
   int64_t step = 0;
   double loss = 0;
   std::optional<double> valLoss;
-  int64_t valSamples = 0; ///< that valLoss is of
+  int64_t valSamples = 0; ///< over which valLoss is the mean
   double lr = 0;
   std::optional<double> gradNorm;
   LeftOut leftOut = LeftOut::no;
@@ -43,17 +43,19 @@ struct StepRecord {
 
 std::string toJsonLine(const StepRecord &record);
 
-/// Truncates a log after a step, for a run that resumes from there.
+/// Removes the lines of a log after `step`, for a run that resumes from that
+/// step.
 void trimLog(const std::string &path, int64_t step);
 
-/// The number of calls of malloc while the actions of a step ran, and since the
-/// start.
+/// Numbers of calls of malloc: while the actions of the last step ran (`step`),
+/// while those of all steps but the first ran (`afterWarmUp`), and since the
+/// process started.
 struct Allocations {
   int64_t step = 0, afterWarmUp = 0, process = 0;
 };
 
-/// The text of counters.json: traffic and memory of every rank, and how many
-/// slots chose each expert.
+/// Returns the text of counters.json: traffic and memory of every rank, and how
+/// many tokens chose each expert.
 std::string countersToJson(StepExecutor &executor, const StepRecord &record,
                            std::optional<Allocations> allocations);
 

@@ -25,15 +25,15 @@ namespace cleave {
 // Which checkpoint
 //===----------------------------------------------------------------------===//
 
-/// Whether a folder is named MODEL-N.
+/// Returns whether `name` is the name MODEL-N of a run of this model.
 static bool isRunOf(const std::string &name, const std::string &model) {
   return name.size() > model.size() + 1 && name.starts_with(model + "-") &&
          name.find_first_not_of("0123456789", model.size() + 1) ==
              std::string::npos;
 }
 
-/// The checkpoint at a path: the path itself, or the newest one of a run's
-/// folder.
+/// Returns the checkpoint at a path: the path itself, or the newest checkpoint
+/// in the folder of a run.
 static std::string checkpointAt(const std::string &path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored))
@@ -56,7 +56,7 @@ std::string resolveResume(const std::string &resume, const std::string &out,
                        "or to go on from");
     std::vector<CheckpointEntry> found = checkpointsOf(out);
     std::string newest = newestWhole(found);
-    // A new run would overwrite them.
+    // A new run would overwrite these checkpoints, so it must not begin.
     if (newest.empty() && !found.empty())
       throw InputError("--resume auto: none of the " +
                        std::to_string(found.size()) + " checkpoints in " + out +
@@ -141,7 +141,7 @@ RecordedConfig recordedConfig(const std::string &checkpoint) {
 // What differs
 //===----------------------------------------------------------------------===//
 
-/// Of a key that a configuration lacks.
+/// Messages show this as the value of a key that a configuration lacks.
 static const std::string unset = "not set";
 
 static void flatten(const Json &json, const std::string &path,
@@ -214,7 +214,8 @@ private:
 
 } // namespace
 
-/// Files are recorded by their whole path.
+/// Returns whether two paths name the same file. Relative paths are made
+/// absolute first, because a configuration may have recorded either form.
 static bool isSameFile(const Json &a, const Json &b) {
   if (!a.is_string() || !b.is_string() || a == "" || b == "")
     return a == b;
@@ -265,13 +266,13 @@ std::vector<Difference> differences(const std::string &was,
   return found;
 }
 
-/// Whether a shell takes it as it is.
+/// Returns whether a shell takes the text as one word without quotes.
 bool isPlainWord(const std::string &text) {
   return text.find_first_of(" \t\n'\"\\$`&|;<>()[]{}*?!#~") ==
          std::string::npos;
 }
 
-/// In single quotes, for a shell.
+/// Returns the text in single quotes, as a shell needs it.
 std::string shellQuoted(const std::string &text) {
   std::string quoted = "'";
   for (char c : text)
@@ -296,7 +297,8 @@ void checkAccepted(const std::vector<std::string> &keys,
                    const std::string &config) {
   std::map<std::string, Json> known = keysOf(config);
   for (const std::string &key : keys) {
-    // Entries of maps may be gone.
+    // A key of these tables may be missing in the new configuration, because
+    // the user has removed the entry.
     bool isEntry = key.starts_with("dims.") || key.starts_with("mesh.") ||
                    key.starts_with("data.inputs.") ||
                    key.starts_with("data.bind.");

@@ -11,12 +11,13 @@
 
 namespace cleave {
 
-/// The keys of a configuration (JSON), each by its full path: "train.lr".
+/// Returns the keys of a configuration (JSON) with their values. Each key is a
+/// full path: "train.lr".
 std::map<std::string, nlohmann::ordered_json> keysOf(const std::string &json);
 
-/// Whether a shell takes it as it is.
+/// Returns whether a shell takes the text as one word without quotes.
 bool isPlainWord(const std::string &text);
-/// In single quotes, for a shell.
+/// Returns the text in single quotes, as a shell needs it.
 std::string shellQuoted(const std::string &text);
 /// " --accept KEY".
 std::string acceptFlag(const std::string &key);

@@ -17,9 +17,9 @@ bool continuesIn(const std::string &out, const std::string &resume);
 /// runs/<model>-<n>.
 std::string createOut(const std::string &out, const std::string &model);
 
-/// Returns whether a folder contains only files that a run writes. An empty
-/// folder counts, and so does that of a run that was killed before its first
-/// checkpoint.
+/// Returns whether a folder contains only files that a run writes. This is also
+/// true for an empty folder, and for the folder of a run that was killed before
+/// its first checkpoint.
 bool isRunFolder(const std::string &folder);
 
 /// Lets only one process at a time write to a run's folder. The file `.lock`

@@ -20,8 +20,9 @@ Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch)
 uint64_t Permutation::at(uint64_t index) const {
   const uint64_t mask = (uint64_t(1) << halfBits) - 1;
   // Permutes the samples. A Feistel network permutes [0, n), where n is the
-  // next power of four. It is applied again while the result is not below the
-  // number of samples. On average this takes fewer than 4 applications.
+  // next power of four. If its result is not the number of a sample, it is
+  // applied again to that result. On average fewer than 4 applications are
+  // needed.
   do {
     uint64_t left = index >> halfBits, right = index & mask;
     for (uint64_t round = 0; round < 4; ++round) {

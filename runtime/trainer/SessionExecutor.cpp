@@ -14,7 +14,8 @@ constexpr const char *dtypeNames[] = {"f32", "f64", "bf16", "i64",
 
 std::string nameOf(cleave_dtype dtype) { return dtypeNames[dtype]; }
 
-/// The type that the ABI takes, or -1.
+/// Returns the number of an element type in the runtime's C ABI (cleave_dtype),
+/// or -1 if the ABI does not have this type.
 int abiType(std::string_view dtype) {
   for (int i = 0; i < static_cast<int>(std::size(dtypeNames)); ++i)
     if (dtype == dtypeNames[i])

@@ -50,7 +50,8 @@ private:
   std::optional<Permutation> order;
 };
 
-/// ", 3 held out (by data.seed)", or nothing.
+/// Returns ", 3 held out (by data.seed)" for a message, or "" if no rows are
+/// held out.
 inline std::string heldOutText(const SplitRows &rows) {
   int64_t count = rows.samples(Split::validation);
   return count == 0 ? ""

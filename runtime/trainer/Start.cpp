@@ -52,12 +52,12 @@ private:
   const TrainOptions &options;
   Settings settings;
   Accepted accepted;
-  std::string resume; ///< the checkpoint; empty: a run that begins
+  std::string resume; ///< the checkpoint; empty: a new run
   CheckpointState state;
   std::vector<Difference> changes;
-  bool goesOn = false; ///< in the folder of the checkpoint
-  bool isAuto = false; ///< begins in `out`, or goes on there
-  RunLock lock;        ///< of the folder, once it is there
+  bool goesOn = false; ///< continues in the checkpoint's folder
+  bool isAuto = false; ///< --resume auto: starts or continues in `out`
+  RunLock lock;        ///< locks the folder once it exists
   std::unique_ptr<Dataset> data;
 };
 
@@ -212,13 +212,14 @@ void Start::openData() {
   if (!resume.empty())
     checkSplit(data->split());
   state.split = data->split();
-  // The resolved value of "auto", recorded so that a later version does not
-  // resolve it differently.
+  // Records whether "auto" was resolved to true or false, so that a later
+  // version of cleave does not resolve it differently.
   const Json split = Json::parse(state.split);
   if (settings.shuffleSplit == "auto" && split.at("held_out") > 0)
     settings.shuffleSplit = split.at("shuffled") ? "true" : "false";
   state.optimizer = settings.optimizer;
-  // A run is gone on with from anywhere.
+  // The run may be resumed from another working directory, so the recorded
+  // paths are absolute.
   Settings whole = settings;
   for (std::string *path : {&whole.dataPath, &whole.evalPath})
     if (!path->empty())

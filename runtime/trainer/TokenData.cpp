@@ -1,4 +1,4 @@
-// One long sequence of tokens.
+// A data set of one long sequence of tokens.
 
 #include "DataParts.h"
 #include "SplitRows.h"
@@ -131,7 +131,8 @@ private:
       if (other.role != InputRole::Tokens && !isShifted(other))
         continue;
       requireSamplesFirst(other);
-      // A row of each is filled with a sequence.
+      // Each row of the input is filled with one sequence of tokens, so all
+      // these inputs must have the same row length.
       if (other.shape.size() == 2 && other.shape[1] == input->shape[1])
         continue;
       std::string found = "input '" + other.name + "' of shape " +
@@ -161,7 +162,7 @@ private:
   ArrayView tokens;
   std::string path;
   int64_t ignoreIndex;
-  bool hasLabels = false; // the tokens that come next
+  bool hasLabels = false; // labels are the next tokens
   int64_t sequence = 0, trainingTokens = 0, vocabulary = 0;
   SplitRows rows; // of windows
 };

@@ -21,7 +21,8 @@ static int64_t threadOf(int64_t rank, bool transfers) {
   return 2 * rank + (transfers ? 1 : 0);
 }
 
-/// The coordinates of a rank in the mesh: "pipeline 1, data 0".
+/// Returns the coordinates of a rank in the mesh for a label, such as "
+/// (pipeline 1, data 0)". Axes of size 1 are left out.
 static std::string placeOf(const Manifest &manifest, int64_t rank) {
   std::string text;
   for (size_t i = manifest.mesh.size(); i-- > 0;) {

@@ -99,11 +99,11 @@ private:
   /// The newest checkpoint of this run, or of the run that it resumes; empty if
   /// there is none.
   std::string newestCheckpoint;
-  int64_t saved = -1;        ///< the step of it, if it is of this run
+  int64_t saved = -1;        ///< its step if this run saved it, else -1
   int64_t withoutLabels = 0; ///< steps in a row
   std::chrono::steady_clock::time_point savedAt;
   int64_t allocations = 0; ///< while this step's actions ran
-  int64_t afterWarmUp = 0; ///< and while all but the first step's did
+  int64_t afterWarmUp = 0; ///< while the actions of later steps ran
 };
 
 void Trainer::runAction(const std::string &action) {
@@ -119,8 +119,9 @@ void Trainer::stopNonFinite(const CheckpointState &state,
                         " is not finite; " +
                         describeNonFinite(manifest, settings, data, executor,
                                           state.nextSample, updated);
-  // Updates with a loss or gradients that are not finite are skipped, so
-  // parameters and state are those before the step.
+  // If the program has the metric "finite", its update is skipped when the loss
+  // or a gradient is not finite. Then parameters and optimizer state are still
+  // those before the step and may be saved.
   if (!manifest.hasMetric("update", "finite"))
     message += manifest.pipelined
                    ? "; the schedule updates after each microbatch, so that "
@@ -178,7 +179,7 @@ void Trainer::update(StepRecord &record, const CheckpointState &state) {
                     : *loss / weight.value_or(1);
 }
 
-/// Describes the labels that a step lacks, for messages.
+/// Returns a text for messages that says why the loss of a step has no terms.
 std::string Trainer::labelsWanted() const {
   if (settings.loss == "cross_entropy")
     return "no label is counted (all are data.ignore_index = " +

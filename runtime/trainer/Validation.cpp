@@ -19,10 +19,10 @@ bool Validation::isDue(int64_t step, bool isLast) const {
   return isPossible && (isLast || (every > 0 && step % every == 0));
 }
 
-/// The number of held-out samples that can be validated. If labels can be
-/// ignored, missing samples are padded with ignored labels. Otherwise the loss
-/// counts every row of a microbatch, so only whole microbatches give the right
-/// mean.
+/// Returns how many held-out samples can be validated. If labels can be
+/// ignored, the last microbatch is filled up with samples whose labels are
+/// ignored. Otherwise the loss counts every row of a microbatch, so only whole
+/// microbatches give the right mean.
 int64_t Validation::usableSamples() const {
   int64_t count = data.samples(Split::validation);
   if (settings.loss == "cross_entropy")

@@ -1,9 +1,11 @@
-// Runs a fuzz target without a fuzzer, on the seeds and on a fixed number of
-// deterministic mutations of each seed, so that failures are reproducible.
+// Runs a fuzz target without a fuzzer, first on all seeds and then on random
+// mutations of the seeds. The mutations are the same in each run, so that
+// failures are reproducible.
 //
 //     cleave-fuzz-NAME RUNS FOUND SEEDS...
 //
-// FOUND: the file to which a failing input is written.
+// RUNS is the total number of inputs, FOUND the file to which a failing input
+// is written, and SEEDS are folders whose files are the seeds.
 
 #include <algorithm>
 #include <csignal>

@@ -1,5 +1,5 @@
-// User-written text: the configuration, a cluster file, a schedule table. The
-// first byte selects the format.
+// Fuzzes the parsers of text that users write: the configuration, a cluster
+// file and a schedule table. The first byte of the input selects the format.
 #include "Fuzz.h"
 
 #include "cleave/Config/Cluster.h"
@@ -14,7 +14,7 @@ static void readConfig(const std::string &text) {
   auto loaded = loadConfigText(text, "c.toml");
   if (!loaded)
     return fuzz::requireMessage(loaded.error());
-  // A configuration that is written must read back the same.
+  // A configuration that is written and read again must be the same.
   std::string json = writeConfigJson(loaded->config);
   if (auto mesh = resolveMesh(loaded->config, std::nullopt); !mesh)
     fuzz::requireMessage(mesh.error());

@@ -1,6 +1,5 @@
 // cleave-opt: runs any pass on any dialect, for lit tests and for inspecting
-// single phases. Pass plugins are loaded by
-// --load-pass-plugin.
+// single phases. Pass plugins are loaded by --load-pass-plugin.
 
 #include "cleave/Compiler/Dialects.h"
 #include "cleave/Compiler/Version.h"

@@ -122,7 +122,8 @@ bool writeFile(StringRef path, StringRef text) {
   return false;
 }
 
-/// The candidates, each tested once.
+/// Runs the user's command on candidates. A candidate with the same text as an
+/// earlier one is not tested again.
 class Tests {
 public:
   explicit Tests(std::string path) : path(std::move(path)) {}

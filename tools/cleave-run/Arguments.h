@@ -17,7 +17,8 @@ namespace cleave {
 
 inline constexpr const char *kArgumentsVariable = "CLEAVE_RUN_ARGUMENTS";
 
-/// "5:train2:-x": any byte may be in a word.
+/// Joins words to one string, each with its length before it: "5:train2:-x". So
+/// a word may contain any bytes.
 inline std::string packWords(const std::vector<std::string> &words) {
   std::string text;
   for (const std::string &word : words)
@@ -41,7 +42,7 @@ inline std::vector<std::string> unpackWords(std::string_view text) {
   return words;
 }
 
-/// The words of this process's command line.
+/// Returns the words of this process's command line.
 inline std::vector<std::string> ownCommandLine() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});

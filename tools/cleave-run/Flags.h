@@ -25,7 +25,8 @@ struct RunFlags {
   bool verify = false;
 };
 
-/// CLI11's own would print the largest double.
+/// Checks that a number is not negative. The validator of CLI11 is not used,
+/// because its error message would contain the largest double.
 inline const CLI::Validator notNegative(
     [](const std::string &text) {
       double value = 0;
@@ -37,7 +38,7 @@ inline const CLI::Validator notNegative(
     },
     "");
 
-/// The visible long flags of a command, without their dashes.
+/// Returns the visible long flags of a command, without their dashes.
 inline std::vector<std::string> flagsOf(const CLI::App &command) {
   std::vector<std::string> flags;
   for (const CLI::Option *option : command.get_options())
@@ -174,7 +175,8 @@ inline void addTrainFlags(CLI::App &app, RunFlags &flags) {
   app.add_option("--steps", train.steps,
                  "Steps in all, resumed ones included; default: train.steps, "
                  "which it sets where a run begins");
-  // What `cleave train` has settled: train.steps.
+  // A hidden flag with which `cleave train` passes the value of train.steps,
+  // the end of the learning-rate schedule.
   app.add_option("--horizon", train.horizon)->group("");
   app.add_option("--accept", train.accepted,
                  "What a resume may find changed: a key of the configuration, "

@@ -1,6 +1,5 @@
 // cleave-run DIR train|infer: runs a compiled program without LLVM. An
-// executable that carries a program (compile
-// --emit exe) needs no DIR.
+// executable that carries a program (compile --emit exe) needs no DIR.
 #include "Arguments.h"
 #include "Flags.h"
 #include "cleave/io/Bundle.h"
@@ -177,7 +176,7 @@ int main(int argc, char **argv) {
                          : "cleave-run";
   removeTemporariesOnSignals(name);
   std::signal(SIGXFSZ,
-              SIG_IGN); // a file that is too large is an error of write
+              SIG_IGN); // then a write to a too large file fails
   auto fail = [name](ExitCode code, const char *message) {
     std::fflush(stdout);
     printEscaped(stderr, "%s: error: %s\n", name, message);

@@ -32,7 +32,7 @@ void requireFile(const std::string &path, const std::string &wanted);
 // Thrown by commands, caught in main, printed as "cleave: error: …".
 class Failure : public std::runtime_error {
 public:
-  /// A message of one line.
+  /// An error with a message of one line.
   Failure(ExitCode code, const std::string &message)
       : std::runtime_error(escaped(message)), code(code) {}
   /// An error with several messages. Each may have continuation lines, which
@@ -74,14 +74,15 @@ struct CommonOptions {
 };
 
 void addConfigFlags(CLI::App &app, CommonOptions &options);
-// --bind, of commands that read a model.
+// Adds the flag --bind, for commands that read a model.
 void addBindFlag(CLI::App &app, CommonOptions &options);
-// --dump-phases, of commands that compile.
+// Adds the flag --dump-phases, for commands that compile.
 void addDumpFlag(CLI::App &app);
 void addRanksFlag(CLI::App &app, CommonOptions &options);
 void addCacheFlag(CLI::App &app, CommonOptions &options);
 
-// What this process asks of all passes.
+// Returns the flags that apply to all passes in this process, such as MLIR's
+// flags for printing IR.
 PassFlags &passFlags();
 
 // Loads the configuration that the flags select; fails with BadUsage.

@@ -46,7 +46,7 @@ std::string Failure::linesOf(const std::vector<std::string> &messages) {
 }
 
 void warn(const std::string &text) {
-  static std::set<std::string> said; // stages and commands say some again
+  static std::set<std::string> said; // some come from several phases
   if (!said.insert(text).second)
     return;
   std::cerr << "cleave: warning: " + escaped(text) + "\n";

@@ -29,7 +29,7 @@ public:
   // Throws the reported errors. `code` is the exit code if the errors do not
   // determine one.
   [[noreturn]] void fail(ExitCode code = BadUsage);
-  // The value of what has succeeded.
+  // Returns the value of `result`. If it failed, throws the reported errors.
   template <typename T>
   T need(mlir::FailureOr<T> result, ExitCode code = BadUsage) {
     if (mlir::failed(result))
@@ -50,7 +50,8 @@ private:
   std::vector<std::string> *remarks;
 };
 
-// Says a warning on stderr, once for a process.
+// Prints a warning on stderr. If the process has already printed the same text,
+// nothing is printed.
 void warn(const std::string &text);
 
 } // namespace cleave::driver

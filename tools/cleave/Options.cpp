@@ -178,7 +178,7 @@ void driver::protectInputs(const std::string &output, const std::string &model,
   for (const auto &[name, value] : config.data.bind)
     inputs.push_back(value);
   mlir::MLIRContext context;
-  Diagnostics diagnostics(context); // told when the model is read
+  Diagnostics diagnostics(context); // reported when the model is read
   auto files = compiler::filesOfModel(model, config, context);
   if (mlir::succeeded(files))
     inputs.insert(inputs.end(), files->begin(), files->end());

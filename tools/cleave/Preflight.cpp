@@ -1,4 +1,4 @@
-// Before a program is compiled.
+// Checks that run before a program is compiled.
 
 #include "Preflight.h"
 
@@ -31,7 +31,8 @@ std::string dtypeOf(Type element) {
   return element.isUnsignedInteger() ? text.substr(1) : text; // ui8
 }
 
-/// The inputs that a training program of this model will have.
+/// Returns a manifest with the inputs that a training program of this model
+/// will have.
 Manifest inputsOf(func::FuncOp loss, const Config &config) {
   Manifest manifest;
   manifest.configJson = writeConfigJson(config);

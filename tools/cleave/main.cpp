@@ -133,7 +133,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && argv[1] == std::string_view("check"))
     cleave_prepare_process(INT32_MAX, 1, argv);
   std::signal(SIGXFSZ,
-              SIG_IGN); // a file that is too large is an error of write
+              SIG_IGN); // then a write to a too large file fails
   auto guarded = [&] {
     try {
       return runCommand(argc, argv);

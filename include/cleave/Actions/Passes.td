@@ -6,12 +6,13 @@
 include "mlir/Pass/PassBase.td"
 
 def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
-  let summary = "Mark each collective with the action of its stage that it belongs to";
+  let summary = "Mark each collective of a pipeline stage with the action (F, I, W or B) that will run it";
   let description = [{
-    Runs on the per-rank program of a stage, before collectives are merged into buckets. The
-    attribute `pipe.action` prevents `dist-bucket` from merging collectives of the forward pass (F),
-    of the input gradient (I) and of the weight gradients (W), because these actions run at
-    different times.
+    Runs on the per-rank program of a pipeline stage, before collectives are merged into buckets.
+    The forward pass (F), the gradients of inputs (I) and the gradients of weights (W) become
+    separate actions of the pipeline schedule, which run at different times. The attribute
+    `pipe.action` names the action that a collective will be part of, and prevents `dist-bucket`
+    from merging collectives of different actions.
 
     Operations are assigned to actions by reachability. F contains the operations on which the sent
     activations and the saved values depend. I contains the operations on which the sent cotangents
@@ -39,7 +40,8 @@ def MarkActionsPass : Pass<"pipe-mark-actions", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"weightsApart", "weights-apart", "bool", "true", "I and W are separate actions">,
+    Option<"weightsApart", "weights-apart", "bool", "true",
+           "Gradients of inputs (I) and of weights (W) are separate actions; if false, one action B">,
   ];
 }
 
@@ -48,12 +50,12 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
   let description = [{
     Runs on the per-rank program of a stage, before `pipe-split-actions`. Collectives of
     `@loss_grad` over `axes` that only depend on parameters and constants move to `@unshard`,
-    together with the operations that they depend on. The action UNSHARD calls `@unshard`; its
-    results are stored in the slot `unshard`, once for all microbatches. Collectives of gradients in
-    `@update` that only depend on gradients move to `@reduce_grad`, which the action REDUCE_GRAD
-    calls. Parameters should be gathered once in `@loss_grad` (see `keep-parameters` of
-    `nn-choose-residuals`): an all-gather that depends on values of the backward pass stays in
-    `@loss_grad`.
+    together with the operations that they depend on. The action UNSHARD calls `@unshard`. Its
+    results get `pipe.slot = #pipe.slot<"unshard">`: they are stored once for all microbatches, from
+    UNSHARD to RESHARD. Collectives in `@update` that only depend on gradients move to
+    `@reduce_grad`, which the action REDUCE_GRAD calls. Parameters should be gathered once in
+    `@loss_grad` (see `keep-parameters` of `nn-choose-residuals`): an all-gather that depends on
+    values of the backward pass stays in `@loss_grad`.
 
     Before:
     ```mlir
@@ -84,8 +86,8 @@ def SplitShardsPass : Pass<"pipe-split-shards", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"unshard", "unshard", "bool", "true", "Gathers of parameters are an action.">,
-    Option<"reduce", "reduce", "bool", "true", "Reductions of gradients are an action.">,
+    Option<"unshard", "unshard", "bool", "true", "Move gathers of parameters to the action UNSHARD.">,
+    Option<"reduce", "reduce", "bool", "true", "Move reductions of gradients to the action REDUCE_GRAD.">,
     ListOption<"axes", "axes", "std::string", "Mesh axes over which UNSHARD gathers parameters.">,
   ];
   let dependentDialects = ["::mlir::func::FuncDialect", "::cleave::pipe::PipeDialect"];
@@ -96,11 +98,12 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
   let description = [{
     Runs on the per-rank program of a stage. `@loss_grad` becomes `@F`, `@I` and `@W` (see
     `pipe-mark-actions`; with `weights-apart = false`, `@F` and `@B`), and `@load`, which stores the
-    inputs of a microbatch until its passes run. `@update` is cut after each `pipe.sum_stages` into
-    `@update.0`, `@update.1`, ... A value that one action computes and another reads becomes a
-    result and an argument of role `residual`. A value that is stored between actions, once for
-    every microbatch in flight, has `pipe.slot = #pipe.slot<"first:last">` with the events between
-    which it must be stored. Constants are rematerialized where they are read.
+    inputs of a microbatch until its forward and backward passes run. `@update` is cut after each
+    `pipe.sum_stages` into `@update.0`, `@update.1`, ... A value that one action computes and
+    another reads becomes a result and an argument of role `residual`. A value that is stored
+    between actions, once for every microbatch in flight, has `pipe.slot = #pipe.slot<"first:last">`
+    where `first` is the event after which it is stored and `last` the event that reads it last.
+    Constants are rematerialized where they are read.
 
     Before:
     ```mlir
@@ -140,11 +143,12 @@ def SplitActionsPass : Pass<"pipe-split-actions", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"weightsApart", "weights-apart", "bool", "true", "I and W are separate actions">,
+    Option<"weightsApart", "weights-apart", "bool", "true",
+           "Gradients of inputs (I) and of weights (W) are separate actions; if false, one action B">,
     Option<"chained", "chained", "bool", "false",
-           "A rank has several stages: each adds its term of a sum over stages to the sum of the previous one">,
+           "Several stages are on one rank: in a sum over stages, each adds its term to the sum so far">,
     Option<"versions", "versions", "bool", "false",
-           "Parameters are in slots of class `version`: microbatches in flight read different versions">,
+           "Store several versions of the parameters, because microbatches in flight read different ones">,
   ];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::arith::ArithDialect",
                            "::cleave::pipe::PipeDialect"];

@@ -1,4 +1,5 @@
-// Passes of the train phase: loss, derivative, optimizer.
+// Passes that turn a model into a training program: they add the loss, its
+// derivative and the optimizer.
 
 #ifndef CLEAVE_AUTODIFF_PASSES_H
 #define CLEAVE_AUTODIFF_PASSES_H
@@ -10,9 +11,10 @@ namespace cleave {
 #define GEN_PASS_DECL
 #include "cleave/Autodiff/Passes.h.inc"
 
-/// Reports, for a whole model, patterns of train.no_decay that match no
-/// parameter of the function. `nn-add-optimizer` does not check this for a
-/// single pipeline stage, since the match may be in another stage.
+/// Reports an error for each pattern of the key train.no_decay that matches no
+/// parameter of `func`, which must be the function of a whole model.
+/// `nn-add-optimizer` does not check this for a single pipeline stage, because
+/// a pattern may match a parameter of another stage.
 mlir::LogicalResult checkNoDecay(mlir::func::FuncOp func,
                                  llvm::ArrayRef<std::string> patterns);
 } // namespace cleave

@@ -1,6 +1,6 @@
 // Registers the passes of this folder by name, for tools and tests that run
-// textual pipelines. This header is separate from Passes.h, since it is slow to
-// compile.
+// textual pipelines. This header is separate from Passes.h, because it is slow
+// to compile.
 
 #ifndef CLEAVE_AUTODIFF_REGISTERPASSES_H
 #define CLEAVE_AUTODIFF_REGISTERPASSES_H

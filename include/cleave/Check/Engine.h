@@ -64,25 +64,25 @@ public:
   virtual mlir::LogicalResult run(llvm::StringRef function) = 0;
   virtual mlir::FailureOr<Gathered> get(const Port &port) = 0;
 
-  /// Starts a section of a recording: "perturbed" for the calls with values
-  /// that are perturbed in their last digits, "steps" for the calls of the
-  /// training steps.
+  /// Starts a section of the recording (see Recording.h): "perturbed" for the
+  /// calls with values that are perturbed in their last digits, "steps" for the
+  /// calls of the training steps.
   virtual void begin(llvm::StringRef what) {}
 
-  /// A tap is a result that the check added to the program. Returns whether
-  /// `getTap` can return a tap's values for all microbatches of a step, and not
-  /// only for the last microbatch.
+  /// Returns whether `getTap` can return the values of all microbatches of a
+  /// step, and not only of the last one.
   virtual bool keepsTaps() const { return false; }
-  /// Returns the value of a tap (a result that the check added to the program,
-  /// with role `tap`) as it was after `microbatch`.
+  /// Returns the value that a tap had after `microbatch`. A tap is a result
+  /// that `cleave check` adds to the program, with role `tap`, to compare it.
   virtual mlir::FailureOr<Gathered> getTap(const Port &port,
                                            int64_t microbatch) {
     return get(port);
   }
 };
 
-/// Interprets a global or a per-rank program, or the stages of a pipeline in
-/// the order of their schedule. The module must outlive the engine.
+/// Returns an engine that interprets an unpartitioned or a per-rank program, or
+/// the stages of a pipeline in the order of their schedule. The module must
+/// outlive the engine.
 mlir::FailureOr<std::unique_ptr<Engine>>
 makeInterpreterEngine(mlir::ModuleOp module);
 
@@ -96,7 +96,7 @@ struct CompiledOptions {
   /// thread of the receiving rank. Otherwise, it arrives as late as possible,
   /// at the wait.
   bool arrivesEarly = false;
-  /// As in BackendOptions.
+  /// Options of the compiler, as in BackendOptions (Compiler/Backend.h).
   bool overlap = true;
   std::string cluster;
   bool tf32 = false;
@@ -104,27 +104,29 @@ struct CompiledOptions {
   std::string transport = "local";
   /// The optimization level of kernels, 0 to 3.
   unsigned optLevel = 3;
-  /// If not null, a CPU runs the program, and this object records the calls
-  /// that the check makes to it. The program is then also compiled for CUDA
-  /// devices and stored in the recording, so that a machine with a device can
-  /// make the same calls.
+  /// If not null, the program runs on a CPU, and this object records every
+  /// value that the check sets, every function that it runs, and every value
+  /// that it gets. The program is then also compiled for CUDA devices and
+  /// stored in the recording, so that a machine with such a device can repeat
+  /// these calls.
   Recording *recording = nullptr;
   std::string recordingName;
-  /// If given, a function that changes the command lists before they run.
+  /// If given, this function changes the program's command lists before they
+  /// run, for example to inject a fault.
   std::function<mlir::LogicalResult(program::Program &)> change;
   /// If given, set to true if the compiler refuses the program or this machine
   /// cannot run it. This is not an error of the compiler or the runtime.
   bool *refused = nullptr;
 };
 
-/// Compiles and runs a per-rank program. Ranks are threads of this process or,
-/// with transport mpi, processes. Memory that is not live is filled with poison
-/// values.
+/// Compiles a per-rank program and returns an engine that runs it. Ranks are
+/// threads of this process or, with transport mpi, processes. Memory that is
+/// not live is filled with poison values.
 mlir::FailureOr<std::unique_ptr<Engine>>
 makeCompiledEngine(mlir::ModuleOp local, const CompiledOptions &options);
 
-/// Returns the first rank that has the element of the unsharded tensor in its
-/// tile.
+/// Returns the first rank whose tile contains the element with row-major index
+/// `element` of the unsharded tensor.
 int64_t firstHolder(dist::MeshAttr mesh, dist::ShardingAttr sharding,
                     llvm::ArrayRef<int64_t> shape, int64_t element);
 

@@ -1,4 +1,5 @@
-// The kinds of injected faults, and functions that inject them.
+// Injects faults, that is, deliberate mistakes, into the programs of
+// `cleave check`, to show that the check detects them.
 
 #ifndef CLEAVE_CHECK_FAULTS_H
 #define CLEAVE_CHECK_FAULTS_H
@@ -12,28 +13,30 @@
 
 namespace cleave::check {
 
-/// The names of all kinds, in the order of the documentation.
+/// Returns the names of all kinds of faults, in the order of docs/check.md.
 const std::vector<std::string> &faultKinds();
 
-/// Returns the places of a per-rank program at which a fault of this kind is
-/// possible. Each place is described by an operation and its function. The
-/// argument `index` of `injectFault` is an index into this list.
+/// Returns a description of each operation of a per-rank program at which a
+/// fault of this kind can be injected: the operation and its function. The
+/// argument `index` of `injectFault` is an index into the returned list.
 std::vector<std::string> faultPlaces(mlir::ModuleOp module,
                                      llvm::StringRef kind);
 
-/// Injects a fault into the per-rank program. On success `where` describes the
-/// place (an operation and its function); on failure, it states why the fault
-/// is not possible. `index` selects the place; a negative index selects the
-/// middle one.
+/// Injects a fault into the per-rank program. `index` selects one of the
+/// operations that `faultPlaces` returns; a negative index selects the middle
+/// one. On success, `where` describes the operation and its function; on
+/// failure, `where` states why the fault is not possible.
 mlir::LogicalResult injectFault(mlir::ModuleOp module, llvm::StringRef kind,
                                 int64_t index, std::string &where);
 
-/// Returns whether faults of this kind are in command lists, because SSA form
-/// cannot express them.
+/// Returns whether faults of this kind are injected into the command lists of
+/// the compiled program. Such faults are wrong orders or wrong memory of
+/// commands, which a program in SSA form cannot express.
 bool isFaultOfCommands(llvm::StringRef kind);
 
-/// Injects a fault into command lists, for the kinds for which
-/// `isFaultOfCommands` returns true.
+/// Injects a fault into the command lists of a compiled program, for the kinds
+/// for which `isFaultOfCommands` returns true. `index` and `where` are as
+/// above, but count and describe commands.
 mlir::LogicalResult injectFault(program::Program &program, llvm::StringRef kind,
                                 int64_t index, std::string &where);
 

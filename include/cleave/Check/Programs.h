@@ -20,11 +20,17 @@ namespace cleave::check {
 
 /// The flags of `cleave check` that determine the programs that it runs.
 struct CheckedPrograms {
-  std::string inject;               ///< a kind of fault; empty: none
-  std::string against = "compiled"; ///< or "interpreter"
-  std::string record;               ///< the folder of a recording; empty: none
-  bool interpret = false;           ///< compiles nothing
-  int64_t injectIndex = -1;         ///< the place of the fault; -1: the middle
+  /// The kind of the fault to inject (see Faults.h); empty: none.
+  std::string inject;
+  /// What runs the unsharded program in f64: "compiled" or "interpreter".
+  std::string against = "compiled";
+  /// The folder in which the check is recorded (see Recording.h); empty: none.
+  std::string record;
+  /// True if both programs are interpreted, and nothing is compiled.
+  bool interpret = false;
+  /// Which of the operations that can have the fault gets it, as an index into
+  /// `faultPlaces`; -1: the middle one.
+  int64_t injectIndex = -1;
 };
 
 /// The values that are added to the results of pipeline stages, so that a check
@@ -43,19 +49,19 @@ public:
   Programs(const CheckedPrograms &programs, const Config &config,
            const Mesh &mesh, std::string transport);
 
-  /// The recorded calls, if requested.
+  /// Records the calls to the engines; null if no recording is requested.
   std::unique_ptr<Recording> recording;
 
   /// A description of the injected fault; empty if there is none.
   std::string fault;
 
-  /// The model as loaded, before it is cut into pipeline stages. Empty if there
+  /// The model as loaded, before it is cut into pipeline stages. Null if there
   /// is no pipeline.
   Module untrained;
 
-  /// Returns the stages of a pipeline on a mesh. `taps` selects the values that
-  /// are added to the results, so that a check can compare them (taps): all
-  /// values, only gradients, or none.
+  /// Cuts the model into pipeline stages and partitions them for `mesh`. `taps`
+  /// selects the values that are added to the results of the stages, so that a
+  /// check can compare them: all values, only gradients, or none.
   mlir::FailureOr<Module> stages(const Mesh &mesh, Taps taps);
 
   /// Returns the partitioned program, with the requested fault. For a pipeline,
@@ -64,13 +70,15 @@ public:
   mlir::FailureOr<Module> partition(mlir::ModuleOp global,
                                     Taps taps = Taps::Gradients);
 
-  /// Returns an engine for a partitioned program, in f64 if `wide`.
+  /// Returns an engine that runs the partitioned program `local`, in f64 if
+  /// `wide`, else in the precision of training.
   mlir::FailureOr<Engine *> sharded(mlir::ModuleOp local, bool wide);
 
-  /// Returns an engine for the unpartitioned program `global`.
+  /// Returns an engine that runs the unpartitioned program `global` on one
+  /// rank.
   mlir::FailureOr<Engine *> reference(mlir::ModuleOp global, bool wide);
 
-  /// An engine that interprets a program, in f64.
+  /// Returns an engine that interprets a program in f64.
   mlir::FailureOr<Engine *> interpret(mlir::ModuleOp module);
 
 private:
@@ -81,8 +89,10 @@ private:
                                     const Mesh &mesh, bool isBroken,
                                     const std::string &transport);
 
-  // The name of the place at which the first fault was injected, and the number
-  // of earlier places with the same name.
+  // A check may partition the program several times, for example with other
+  // results. Each time, the fault is injected into the same operation: the one
+  // with the description `brokenName` that is preceded by `before` operations
+  // with the same description in the list of `faultPlaces`.
   std::optional<std::string> brokenName;
   int64_t before = 0;
 

@@ -2,17 +2,20 @@
 // machine with a device but without the compiler can make the same calls and
 // compare the results (test/gpu/replay).
 //
-//     check.txt                     "epsilon E": epsilon of the real type
+//     check.txt                     "epsilon E": machine epsilon of training
 //     data.bin                      all arrays, without duplicates
 //     NAME/program.bin, kernels.*   a program for the device
 //     NAME/calls.txt                the calls of the program, one per line:
 //
+//     begin SECTION                             see Engine::begin
 //     scatter TYPE COUNT OFFSET BUFFER          OFFSET: bytes in data.bin
 //     run ACTION
 //     gather TYPE COUNT ROLE OFFSET SAMPLES BUFFER
 //
-// At the OFFSET of a gather, data.bin has SAMPLES of the COUNT elements, as a
-// CPU computed them, in f64: sample i is element i * COUNT / SAMPLES.
+// TYPE is a cleave_dtype (cleave/runtime.h) as a number, and ROLE the role of
+// the buffer, such as "gradient". At the OFFSET of a gather, data.bin has
+// SAMPLES of the COUNT elements, as a CPU computed them, in f64: sample i is
+// element i * COUNT / SAMPLES.
 
 #ifndef CLEAVE_CHECK_RECORDING_H
 #define CLEAVE_CHECK_RECORDING_H

@@ -10,7 +10,7 @@
 namespace cleave::check {
 
 struct CheckReport {
-  /// The mean loss of each step.
+  /// The mean loss of each step, in f64.
   std::vector<double> shardedLosses, referenceLosses;
   /// The first undefined value of the reference, such as "the loss of step 2 is
   /// not finite", or empty. It is reported because NaN values compare as equal
@@ -20,18 +20,19 @@ struct CheckReport {
   ReplicaReport replicas;
   uint64_t seed = 0;
   double tolerance = 0;
-  /// The injected fault and its place; empty if there is none.
+  /// The kind of the injected fault and the operation that has it; empty if
+  /// there is none.
   std::string fault;
   /// True if the sharded program failed to finish a step.
   bool stopped = false;
-  /// The first operation with a result that differs, if requested.
+  /// A description of the first value that differs between the programs. Empty
+  /// if none differs, or if the check does not search for it (flag --bisect).
   std::string firstDifference;
   /// Parts of the check that were skipped, and why.
   std::vector<std::string> notes;
 
   bool pass() const;
-  /// Returns the largest relative error in the f64 part of the check, after one
-  /// step.
+  /// Returns the largest relative error of a tensor in f64 after one step.
   double maxRelError() const;
 };
 

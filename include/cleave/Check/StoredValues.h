@@ -1,4 +1,5 @@
-// Reads values of a check from files, and writes gradients to a file.
+// Reads the weights and inputs that a check uses from files, and writes
+// gradients to a file.
 
 #ifndef CLEAVE_CHECK_STOREDVALUES_H
 #define CLEAVE_CHECK_STOREDVALUES_H
@@ -21,8 +22,10 @@ mlir::FailureOr<ValueOptions> storedValues(const std::string &model,
                                            const std::string &weights,
                                            mlir::ModuleOp module);
 
-/// Writes loss, weight, outputs, and the gradients of the mean loss as
-/// "grad/NAME", under the names and in the shapes of the model's file.
+/// Writes the results of one step to the .npz file `path`: the mean loss, its
+/// weight (the number of losses that the mean is over), the outputs, and the
+/// gradients of the mean loss as "grad/NAME". Tensors have the names and shapes
+/// of the model's file.
 mlir::LogicalResult writeGradients(mlir::ModuleOp module,
                                    const Outcome &outcome,
                                    const std::string &path);

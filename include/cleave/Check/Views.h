@@ -1,5 +1,5 @@
-// Converts tensors between their layout in the file and their layout in the
-// program (`nn.view`).
+// Converts tensors between their shape in the model file and their shape in the
+// program (attribute `nn.view`).
 
 #ifndef CLEAVE_CHECK_VIEWS_H
 #define CLEAVE_CHECK_VIEWS_H
@@ -8,7 +8,8 @@
 
 namespace cleave::check {
 
-/// Returns the attributes of the parameter of `module` with this name, or null.
+/// Returns the argument attributes of the parameter of `module` with this name;
+/// null if there is no such parameter.
 mlir::DictionaryAttr parameterOf(mlir::ModuleOp module, llvm::StringRef name);
 
 /// Returns the view (`nn.view`) of `port`, an argument or result of the

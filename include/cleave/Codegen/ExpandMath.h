@@ -8,9 +8,9 @@
 
 namespace cleave::codegen {
 
-/// Rewrites the math operations of `kernels` into arithmetic, on scalars or on
-/// vectors as before. After that, no operation in single precision calls a
-/// library.
+/// Rewrites the math operations of `kernels` into arithmetic on the same
+/// scalars or vectors. After that, no operation in single precision calls a
+/// library function.
 mlir::LogicalResult expandMath(mlir::ModuleOp kernels);
 
 } // namespace cleave::codegen

@@ -1,10 +1,12 @@
-// Emits the values of one kernel plan; subclasses emit the loops around them.
+// Emits the operations that compute the values (kernels::Node) of one kernel
+// plan; subclasses emit the loops around them.
 //
-// A value is emitted once, in the outermost scope in which its operands are
-// known. In the innermost loop, a value is a vector of consecutive columns
-// ("lanes"), or several such vectors ("copies") where unrolling hides latency.
-// Subclasses define the loop variables: on a CPU they are counters (Emitter.h),
-// on a GPU they come from thread numbers (GPU/GpuEmitter.h).
+// A value is emitted once, in the outermost scope (usually the body of a loop)
+// in which its operands are known. In the innermost loop, a value is a vector
+// whose elements ("lanes") belong to consecutive columns. Where unrolling hides
+// latency, a value is several such vectors ("copies"). Subclasses define the
+// loop variables: on a CPU they are counters (Emitter.h), on a GPU they come
+// from thread numbers (GPU/GpuEmitter.h).
 
 #ifndef CLEAVE_CODEGEN_NODEEMITTER_H
 #define CLEAVE_CODEGEN_NODEEMITTER_H
@@ -32,17 +34,18 @@ protected:
   using IndexExpr = kernels::IndexExpr;
   using IndexVar = kernels::IndexVar;
 
-  /// A block into which operations are emitted, nested in the block of the
-  /// previous scope. A scope can also be a section of the previous scope's
-  /// block. Then operations after the section cannot use the values of the
-  /// section.
+  /// A block into which operations are emitted, normally the body of a loop or
+  /// branch in the block of the previous scope. A scope can also be a section
+  /// of the previous scope's block; operations after the section then do not
+  /// use its values.
   struct Scope {
     Scope(uint64_t loops, mlir::Block *block, mlir::Operation *op)
         : loops(loops), block(block), op(op) {}
-    uint64_t loops; ///< whose variables are known here
+    /// The loops whose variables are known here, as a bit mask (Node::loops).
+    uint64_t loops;
     mlir::Block *block;
-    /// The operation in the outer block that has `block` as its body; null if
-    /// the scope is a part of the outer block.
+    /// The loop or branch whose body is `block`; null if the scope is a section
+    /// of the previous scope's block.
     mlir::Operation *op;
     llvm::DenseMap<std::pair<const Node *, int>, Value> values;
     llvm::DenseMap<std::pair<const IndexVar *, int>, Value> indices;
@@ -59,33 +62,39 @@ protected:
   /// of elements from the lane variable's value to the first lane of copy
   /// number `copy`.
   virtual int64_t laneOffset(int copy) const { return copy * lanes; }
-  /// Returns whether the copies of a value that depends on `loops` differ.
-  /// Copies are the vectors that unrolling emits for one value.
+  /// Returns whether the copies (the vectors that unrolling emits for one
+  /// value) of a value that depends on `loops` differ from each other.
   virtual bool differsByCopy(uint64_t loops) const {
     return lane && loops & lane->loops;
   }
   /// Returns the address of this rank's indices along the mesh axes.
   virtual Value axisIndices() = 0;
-  /// Reports `index` to the runtime if `beyond` is true: the index is outside
-  /// of its table, which has `rows` rows. `index` and `beyond` are both scalars
-  /// or both vectors of lanes. GPUs do not report.
+  /// Emits code that reports `index` to the runtime if `beyond` is true, that
+  /// is, if the index is outside of its table, which has `rows` rows. `index`
+  /// and `beyond` are both scalars or both vectors of lanes. The kernels of
+  /// GPUs do not report such indices.
   virtual void reportIndex(Value index, Value beyond, int64_t rows) {}
-  /// Loads a vector of elements, stored as `type`, at the index of `node`.
+  /// Emits the load of copy `copy` of `node`, a load with lanes: a vector of
+  /// elements, stored as `type`, from the array that begins at `base`.
   virtual Value createLaneLoad(const Node *node, int copy, Value base,
                                mlir::VectorType type) = 0;
   virtual Value loadBuffer(const kernels::RowBuffer &buffer, int copy);
-  /// One step of a sequential reduction: adds the terms with the index `index`
-  /// to the partial sums `sums`, and returns the new sums.
+  /// Emits one step of the loop of a sequential reduction: combines the partial
+  /// results `sums` with the input elements at index `index` of the reduced
+  /// dimension, and returns the new partial results.
   using SequenceStep = llvm::function_ref<llvm::SmallVector<Value>(
       Value index, llvm::ArrayRef<Value> sums)>;
   using SequenceJoin = llvm::function_ref<llvm::SmallVector<Value>(
       llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> others)>;
-  /// Emits a loop over the reduced elements that this thread handles.
+  /// Emits a loop over the part of the reduced dimension that this thread
+  /// handles. `start` are the initial partial results, and `join` combines two
+  /// sets of partial results.
   virtual llvm::SmallVector<Value> runSequence(const IndexVar *sequence,
                                                llvm::ArrayRef<Value> start,
                                                SequenceStep step,
                                                SequenceJoin join);
-  /// Combines the results of all threads that share a reduction.
+  /// Combines the partial results `totals` of all threads that share the
+  /// reductions of `group`.
   virtual void joinSequence(llvm::ArrayRef<const kernels::Reduction *> group,
                             int copies, llvm::SmallVector<Value> &totals) {}
   /// Returns whether divisions of scalar indices that fit into 32 bits use
@@ -103,11 +112,13 @@ protected:
   bool isLane(const IndexExpr &index) const {
     return lane && index.loops() & lane->loops;
   }
-  /// A row is computed by several loops over its columns. Returns the buffer in
-  /// which an earlier one of these loops stored the node's value, or null.
+  /// The values of a row may be computed by several loops over its columns.
+  /// Returns the buffer in which an earlier one of these loops stored the
+  /// node's value, or null if there is none.
   const kernels::RowBuffer *bufferOf(const Node *node) const;
-  /// Returns the value of a node. If the node has lanes, returns its vector
-  /// number `copy` of the vectors that unrolling emits.
+  /// Returns the value of a node, and emits it first if necessary. If the node
+  /// has lanes, returns the vector number `copy` of those that unrolling emits
+  /// for it.
   Value emit(const Node *node, int copy = 0);
   Value create(const Node *node, int copy);
   Value createCompute(const Node *node, int copy);
@@ -121,7 +132,7 @@ protected:
   Value emitVar(const IndexVar *var, int copy);
   Value emitVarLanes(const IndexVar *var, int copy);
   virtual bool isContiguous(const IndexExpr &index) const;
-  /// Returns the index of the first lane.
+  /// Returns the value of `index` in the first lane of vector number `copy`.
   Value emitLaneBase(const IndexExpr &index, int copy);
   Value both(Value a, Value b);
 
@@ -137,7 +148,8 @@ protected:
   mlir::Type pointerType() {
     return mlir::LLVM::LLVMPointerType::get(b.getContext(), addressSpace);
   }
-  /// Returns the bytes that an element of this type takes in memory.
+  /// Returns the number of bytes that an element of type `element` takes in
+  /// memory.
   unsigned bytesOf(mlir::Type element) {
     return std::max(1u, storageOf(element).getIntOrFloatBitWidth() / 8);
   }
@@ -150,9 +162,9 @@ protected:
   void endFor(mlir::scf::ForOp loop, mlir::ValueRange carried);
 
   // Defined in EmitReductions.cpp.
-  /// Makes `scope` the innermost scope while the object lives, and hides the
-  /// scopes that are nested in it. Operations that are emitted meanwhile
-  /// precede the operations of the hidden scopes.
+  /// While an object of this class exists, `scope` is the innermost scope, and
+  /// the scopes that are nested in it are hidden. Operations that are emitted
+  /// meanwhile precede the loops and branches of the hidden scopes.
   class InnermostScope {
   public:
     InnermostScope(NodeEmitter &emitter, Scope &scope);
@@ -163,15 +175,16 @@ protected:
     mlir::OpBuilder::InsertionGuard guard;
     std::vector<std::unique_ptr<Scope>> hidden;
     mlir::Block *block;
-    std::unique_ptr<mlir::Block> rest; ///< the operations of hidden scopes
+    /// Holds the operations that contain the hidden scopes, in the meantime.
+    std::unique_ptr<mlir::Block> rest;
   };
 
-  /// Sequential reductions that share one loop.
+  /// Sequential reductions that are computed by one loop over `sequence`.
   struct SequenceGroup {
     llvm::SmallVector<const kernels::Reduction *> reductions;
     const IndexVar *sequence;
-    bool vectors; ///< or scalars
-    int copies;
+    bool vectors; ///< true if the results are vectors, false if scalars
+    int copies;   ///< number of vectors (from unrolling) of each result
 
     size_t indexOf(size_t number, int copy) const {
       return number * copies + copy;
@@ -201,15 +214,19 @@ protected:
   mlir::ImplicitLocOpBuilder b;
   unsigned addressSpace;
   mlir::Operation *function = nullptr;
-  llvm::SmallVector<Value> addresses;         ///< of arguments, then of results
+  /// The addresses of the kernel's arguments, then of its results.
+  llvm::SmallVector<Value> addresses;
   std::vector<std::unique_ptr<Scope>> scopes; ///< outermost first
-  llvm::DenseMap<unsigned, Value> loopValues; ///< of loops that count
+  /// The values of loop variables, by IndexVar::loop.
+  llvm::DenseMap<unsigned, Value> loopValues;
   llvm::DenseMap<mlir::Attribute, mlir::LLVM::GlobalOp> tables;
 
   int64_t lanes = 1;
-  const IndexVar *lane = nullptr; ///< of the loop being written
-  size_t loopNumber = 0;          ///< of the plan's loops
-  int copyCount = 1;
+  /// The lane variable of the loop over columns that is being emitted, and the
+  /// index of this loop in KernelPlan::loops.
+  const IndexVar *lane = nullptr;
+  size_t loopNumber = 0;
+  int copyCount = 1; ///< number of vectors that unrolling emits per value
 };
 
 } // namespace cleave::codegen

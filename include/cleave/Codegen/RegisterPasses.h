@@ -1,6 +1,6 @@
 // Registers the passes of this folder by name, for tools and tests that run
-// pipelines from text. A header apart from Passes.h, because the registration
-// of passes is slow to compile.
+// textual pipelines. This header is separate from Passes.h, because it is slow
+// to compile.
 
 #ifndef CLEAVE_CODEGEN_REGISTERPASSES_H
 #define CLEAVE_CODEGEN_REGISTERPASSES_H

@@ -1,5 +1,5 @@
-// The second half of the compiler, which turns the per-rank program into an
-// artifact.
+// The second half of the compiler, which turns the per-rank program into the
+// command lists and the memory plan of a compiled program.
 
 #ifndef CLEAVE_COMPILER_BACKEND_H
 #define CLEAVE_COMPILER_BACKEND_H
@@ -14,14 +14,17 @@ namespace cleave {
 
 struct BackendOptions {
   program::Device device = program::Device::Cpu;
-  /// The number of threads of a rank that a command may use; the size of
-  /// scratch memory depends on it.
+  /// The number of threads with which a rank may run a command; the size of
+  /// scratch memory depends on this number.
   int64_t threads = 1;
-  /// The bytes of memory of a rank; 0 means no limit.
+  /// The largest number of bytes of memory that a rank may use; 0 means no
+  /// limit.
   int64_t memoryLimit = 0;
-  int64_t batch = 0; // samples of a step, for messages; 0: not known
-  /// True if collectives overlap with compute, by the cost model of the machine
-  /// in the file `cluster` (a cluster.toml; "" means the defaults).
+  /// The number of samples of a step, for error messages; 0 if unknown.
+  int64_t batch = 0;
+  /// True if collectives overlap with compute. Where they start and end is
+  /// chosen with the cost model of the machine that the file `cluster` (a
+  /// cluster.toml) describes; "" means the default machine.
   bool overlap = true;
   std::string cluster;
   /// True if CUDA devices may round the operands of f32 matrix products to
@@ -29,17 +32,18 @@ struct BackendOptions {
   bool tf32 = false;
 };
 
-/// Returns the options with which to emit a module that was lowered with
-/// `options`.
+/// Returns the options for target::emitProgram that fit a module that was
+/// lowered with `options`.
 target::ProgramOptions programOptions(const BackendOptions &options);
 
 /// Adds the passes that select library calls and fuse kernels.
 void buildKernelPhase(mlir::OpPassManager &passes,
                       const BackendOptions &options);
-/// Adds the passes that make command lists in their final order.
+/// Adds the passes that turn a program into command lists and bring the
+/// commands into their final order.
 void buildSchedulePhase(mlir::OpPassManager &passes,
                         const BackendOptions &options);
-/// Adds the passes that assign addresses.
+/// Adds the passes that assign a memory address to every value.
 void buildMemoryPhase(mlir::OpPassManager &passes,
                       const BackendOptions &options);
 

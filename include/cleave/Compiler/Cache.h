@@ -1,10 +1,11 @@
 // The cache of compiled programs, a folder that many processes and users may
 // share.
 //
-// An entry is a folder KEY that appears atomically, with a file `lock`. A
-// process that runs the entry holds a shared lock; only a process with an
-// exclusive lock may remove the entry. A damaged entry that is in use is kept
-// for the processes that use it; its replacement is named KEY.2, and so on.
+// An entry is a folder KEY with one compiled program and a file `lock`; the
+// folder appears atomically. A process that runs the program holds a shared
+// lock on this file; only a process with an exclusive lock may remove the
+// entry. A damaged entry that is in use is kept for the processes that use it;
+// its replacement is named KEY.2, and so on.
 //
 // Wrong input throws InputError and a failure of the machine throws RunError;
 // Compiler::compileCached converts these exceptions to diagnostics.
@@ -60,8 +61,8 @@ public:
 
   // Returns the folder of the program `key`, and compiles it first if there is
   // no intact entry. No process removes the folder before this process (and any
-  // program that it executes) has ended. If the program is not compiled again,
-  // its warnings are repeated.
+  // program that it executes) has ended. If the program is already in the
+  // cache, the warnings of its compilation are given again.
   std::string find(const std::string &key, const Compile &compile);
 
   // All entries, most recently used first.
@@ -72,7 +73,8 @@ public:
   // Removes unused entries, least recently used first, until the cache has at
   // most `limit` bytes.
   void shrink(int64_t limit) const;
-  // Removes unfinished entries that ended processes of this machine have left.
+  // Removes the unfinished entries of processes of this machine that have
+  // ended.
   void sweep() const;
 
 private:

@@ -20,12 +20,12 @@ namespace cleave::compiler {
 
 /// The phases, in order, after which the program can be printed.
 enum class Phase {
-  Import,   ///< the model
-  Train,    ///< with the backward pass and the optimizer
-  Shard,    ///< the per-rank program
-  Kernels,  ///< library calls and fused kernels
-  Schedule, ///< command lists in their final order
-  Memory,   ///< with an address for every value
+  Import,   ///< loads the model
+  Train,    ///< adds the loss, the backward pass and the optimizer
+  Shard,    ///< makes the per-rank program
+  Kernels,  ///< selects library calls and fuses kernels
+  Schedule, ///< makes command lists in their final order
+  Memory,   ///< gives every value an address
 };
 
 /// The purpose of a compilation, and its options.
@@ -33,17 +33,17 @@ struct CompilerOptions {
   Purpose purpose = Purpose::Compile;
   bool readWeights = false; ///< missing bytes of weights are an error
   bool allRemarks = false; ///< remarks also say where every sharding comes from
-  /// The bytes of memory of a rank, used if target.memory is not set; 0 means
-  /// no limit. If a pipeline with overlapped collectives exceeds the limit, it
-  /// is compiled without overlap.
+  /// The largest number of bytes of memory that a rank may use, if the key
+  /// target.memory is not set; 0 means no limit. If a pipeline with overlapped
+  /// collectives exceeds the limit, it is compiled without overlap.
   int64_t memoryLimit = 0;
   /// Called after @loss is derived, before differentiation and partitioning. If
   /// the function fails (it reports the error itself), compilation ends.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> afterLoss;
 };
 
-/// A program with planned memory, and the data of its manifest that cannot be
-/// derived from the program.
+/// A compiled program and the module with planned memory from which it was
+/// emitted, and the data of its manifest that cannot be derived from them.
 struct Lowered {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   target::ManifestInfo info;
@@ -75,7 +75,7 @@ public:
   /// Runs the phases from `load` up to and including `last`.
   mlir::FailureOr<Module> runUpTo(const std::string &path, Phase last);
 
-  /// Runs all phases except writing files.
+  /// Runs all phases, but writes no files.
   mlir::FailureOr<Lowered> lower(const std::string &path);
 
   /// Runs all phases and writes the artifact into `folder`, which is created
@@ -115,8 +115,8 @@ program::Device deviceOf(const Config &config);
 /// 0 if unknown.
 int64_t memoryOfRank(const Mesh &mesh);
 
-/// Returns the threads of a rank: as configured, or else the number of cores
-/// divided by the number of ranks, or 1 if a device computes.
+/// Returns the number of threads of a rank: as configured, or else the number
+/// of cores divided by the number of ranks, or 1 if a CUDA device computes.
 int64_t threadsPerRank(const Config &config, const Mesh &mesh);
 
 /// Reports an error if a rank needs more than `limit` bytes (0 means no limit)

@@ -11,7 +11,8 @@
 namespace cleave::compiler {
 
 /// Returns the importer's options for the configuration. `batch` is the number
-/// of samples of one call; the default is dims.batch.
+/// of samples that one call of @forward processes; the default is the key
+/// dims.batch.
 mlir::FailureOr<ImportOptions>
 importOptions(const Config &config, mlir::MLIRContext *context,
               std::optional<int64_t> batch = std::nullopt,
@@ -32,11 +33,11 @@ importModel(const std::string &path, const Config &config,
 /// Options for loading a model.
 struct LoadOptions {
   bool readWeights = false; ///< missing bytes of weights are an error
-  /// True if the program is compiled later. Operations that can only be
+  /// True if the model will be compiled. Operations that can only be
   /// interpreted are then an error.
   bool compiles = true;
-  /// True if @loss is derived next. The model is then also imported with other
-  /// batch sizes if the derivation of @loss needs them.
+  /// True if @loss will be derived from the model. If this needs versions of
+  /// @forward for other batch sizes, these are imported as well.
   bool trains = false;
 };
 
@@ -56,8 +57,8 @@ mlir::FailureOr<std::vector<std::string>>
 filesOfModel(const std::string &path, const Config &config,
              mlir::MLIRContext &context);
 
-/// Binds each input of the model that has the name of an array in the .npz file
-/// `arrays` to this array. This includes inputs that the configuration
+/// `arrays` is an .npz file. Binds each input of the model to the array of the
+/// same name, if there is one. This includes inputs that the configuration
 /// generates (such as a mask of ones), so that they remain inputs of the graph.
 /// If the configuration does not set a symbolic dimension of an ONNX model, the
 /// dimension gets its size from the arrays.

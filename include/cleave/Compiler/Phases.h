@@ -21,10 +21,10 @@ enum class Purpose {
   Train,   ///< everything but @forward, as training does not use outputs
   Explain, ///< as Train, for a program that need not fit on this machine
   Infer,   ///< @forward alone
-  Compile, ///< all
+  Compile, ///< all functions
 };
 
-/// Returns whether @forward is omitted.
+/// Returns whether a program for this purpose omits @forward.
 inline bool isForSteps(Purpose purpose) {
   return purpose == Purpose::Train || purpose == Purpose::Explain;
 }
@@ -39,13 +39,15 @@ inline bool isForSteps(Purpose purpose) {
 mlir::LogicalResult addLoss(mlir::ModuleOp module, const Config &config,
                             bool updatesApart = false);
 
-/// If the model has experts, adds the pass that counts during training how
-/// often each expert is chosen.
+/// Adds the pass nn-count-choices. If the model has experts, this pass adds
+/// operations that count, in each training step, how often each expert is
+/// chosen.
 void addCountPass(mlir::OpPassManager &passes, const Config &config);
 
 /// Adds the passes that derive @loss_grad, @update and @init_state from @loss,
-/// for a model or a stage. With `updatesApart`, @update runs after each
-/// microbatch.
+/// for a model or a pipeline stage. With `tapGradients`, the gradients become
+/// results of @update, so that a check can compare them. With `updatesApart`,
+/// @update runs after each microbatch.
 void addTrainPasses(mlir::OpPassManager &passes, const Config &config,
                     bool tapGradients, bool updatesApart = false);
 
@@ -60,8 +62,8 @@ mlir::LogicalResult addGradients(mlir::ModuleOp module, const Config &config,
 /// Returns the cluster description that passes use: target.cluster or, if it is
 /// not set and the device is CUDA, the built-in description for the precision.
 std::string clusterNameOf(const Config &config);
-/// Returns the description of the machine with this name, or the defaults if
-/// the name is empty.
+/// Returns the cluster description that `clusterNameOf` names, or the default
+/// one if that name is empty.
 mlir::FailureOr<Cluster> clusterOf(const Config &config,
                                    mlir::MLIRContext *context);
 /// Returns the number of ranks per node; 0 means that all ranks are on one
@@ -81,13 +83,15 @@ mlir::LogicalResult orderPositions(mlir::ModuleOp module, const Config &config,
 
 /// Describes how a pipeline stage will be cut into actions.
 struct StageOptions {
-  bool weightsApart = false; ///< I and W are separate actions
+  /// True if the gradients of inputs (I) and of weights (W) are computed by
+  /// separate actions, false if by one action (B).
+  bool weightsApart = false;
   /// The axes over which a separate action (UNSHARD) gathers parameters, once
   /// for the forward and backward passes of several microbatches.
   std::vector<std::string> gatheredAxes;
-  /// The classes of the links over which this stage exchanges messages with the
-  /// previous and with the next stage. "" if there is no such neighbouring
-  /// stage, or if it is on the same rank.
+  /// The classes (such as "inter") of the links over which this stage exchanges
+  /// messages with the previous and with the next stage. "" if there is no
+  /// previous or next stage, or if it is on the same rank.
   std::string previousLink, nextLink;
 };
 

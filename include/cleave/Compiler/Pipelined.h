@@ -24,13 +24,16 @@ makeSchedule(const Config &config, const Mesh &mesh,
 /// Options for deriving a training program.
 struct TrainPhaseOptions {
   Purpose purpose = Purpose::Compile;
-  bool tapGradients = false; ///< gradients are results, for checks
+  /// True if gradients become results of @update, so that a check can compare
+  /// them.
+  bool tapGradients = false;
   /// Called after @loss is derived, before differentiation and partitioning. If
   /// the function fails (it reports the error itself), compilation ends.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> afterLoss;
 };
 
-/// Turns a loaded model into a module of modules @stage0, @stage1, ...
+/// Derives the training program of a loaded model and cuts it into stages:
+/// `model` becomes a module of modules @stage0, @stage1, ...
 mlir::LogicalResult cutPipeline(mlir::ModuleOp model, const Config &config,
                                 const Mesh &mesh,
                                 const TrainPhaseOptions &options);
@@ -38,7 +41,7 @@ mlir::LogicalResult cutPipeline(mlir::ModuleOp model, const Config &config,
 /// Options for partitioning stages.
 struct ShardPhaseOptions {
   bool allRemarks = false; ///< also report the origin of every sharding
-  bool infers = false;     ///< only @forward is kept
+  bool infers = false;     ///< true for inference: only @forward is kept
   /// Called for each stage before it is partitioned. A check uses this to add
   /// values to the stage's results (taps), so that it can compare them.
   std::function<void(mlir::ModuleOp)> prepareStage;

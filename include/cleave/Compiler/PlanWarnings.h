@@ -1,4 +1,5 @@
-// Warnings about a plan before it runs: idle ranks, pipeline bubbles, padding.
+// Warnings that the compiler gives about an inefficient use of the ranks: idle
+// ranks, pipeline bubbles, padding.
 
 #ifndef CLEAVE_COMPILER_PLANWARNINGS_H
 #define CLEAVE_COMPILER_PLANWARNINGS_H

@@ -13,11 +13,12 @@
 
 namespace cleave::compiler {
 
+// Returns whether the module has a dist.mesh.
 bool isSharded(mlir::ModuleOp module);
 
 // Renames the only function of the module to @forward, and adds names and roles
-// where they are missing. Reports an error if the model cannot be compiled with
-// this configuration.
+// to the arguments and results that have none. Reports an error if the model
+// cannot be compiled with this configuration.
 mlir::LogicalResult prepareSharded(mlir::ModuleOp module,
                                    const std::string &path,
                                    const Config &config);

@@ -31,10 +31,11 @@ public:
   // @update reduces them.
   bool reduces(int stage) const { return wanted[stage].reduce; }
 
-  // Must be called for each stage after it is partitioned; `actions` is the
-  // module with the functions of the stage's actions. Emits an error if the
-  // user's schedule has a REDUCE_GRAD for a single microbatch, but the stage
-  // accumulates gradients over microbatches before it reduces them.
+  // Records which of these actions the stage really has. Must be called for
+  // each stage after it is partitioned; `actions` is the module with the
+  // functions of the stage's actions. Emits an error if the user's schedule has
+  // a REDUCE_GRAD for a single microbatch, but the stage accumulates gradients
+  // over microbatches before it reduces them.
   mlir::LogicalResult note(int stage, mlir::ModuleOp actions);
 
   // Returns the schedule with UNSHARD, RESHARD and REDUCE_GRAD added. A
@@ -44,7 +45,7 @@ public:
 
 private:
   const pipeline::Table &table;
-  std::vector<std::string> axes; // over which parameters are split
+  std::vector<std::string> axes; // UNSHARD gathers parameters over these
   bool isFixed = false;
   pipeline::ShardActions options;
   std::vector<pipeline::ShardActions::Stage> wanted;

@@ -15,8 +15,8 @@ namespace cleave::compiler {
 // Turns the module after addLoss into a module of modules @stage0, @stage1,
 // ..., each with its part of @loss and @forward, its @loss_grad, @update and
 // @init_state. If the module has no @loss, only @forward is cut. With
-// `updatesApart`, @update runs after each microbatch. Fails if the model or the
-// patterns of parallel.pipeline.stages do not allow a cut.
+// `updatesApart`, @update runs after each microbatch. Fails if the model, or
+// the name patterns in the key parallel.pipeline.stages, do not allow a cut.
 mlir::LogicalResult cutIntoStages(mlir::ModuleOp module, const Config &config,
                                   int64_t stages, bool tapGradients,
                                   bool updatesApart = false);

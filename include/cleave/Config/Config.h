@@ -18,9 +18,11 @@ namespace cleave {
 
 // [mesh]
 struct MeshConfig {
-  std::vector<std::string> axes;        // slowest first; empty: default order
-  std::map<std::string, int64_t> sizes; // -1: what is left of the rank count
-  int64_t ranksPerNode = 0;             // 0: all ranks on one node
+  // The axes, the one with the slowest links first; empty: the default order.
+  std::vector<std::string> axes;
+  // The size of each axis. -1: the number of ranks divided by all other sizes.
+  std::map<std::string, int64_t> sizes;
+  int64_t ranksPerNode = 0; // 0: all ranks are on one node
 };
 
 // [data]
@@ -30,13 +32,15 @@ struct DataConfig {
   std::string tokens; // "": the only integer [batch, sequence] input
   std::string labels = "next";
   int64_t ignoreIndex = -100;
-  std::map<std::string, std::string> bind; // FILE.npy or a number
+  // The value of an input for all samples and steps: FILE.npy or a number.
+  std::map<std::string, std::string> bind;
+  // What feeds an input: "ones", "zeros", "arange" or the name of an array.
   std::map<std::string, std::string> inputs = {{"attention_mask", "ones"},
                                                {"position_ids", "arange"}};
   int64_t seed = 0;
   double validation = 0.1;
   std::string shuffleSplit = "auto"; // "auto" | "true" | "false"
-  std::string evalPath;              // separate data for validation
+  std::string evalPath;              // data for validation; "": part of `path`
 };
 
 // [train]
@@ -49,28 +53,31 @@ struct TrainConfig {
   double weightDecay = 0.01;
   std::vector<std::string> noDecay;
   double momentum = 0.9;
-  double clipNorm = 1.0; // 0: off
+  double clipNorm = 1.0; // limit of the global gradient norm; 0: no clipping
   std::string schedule = "cosine";
   int64_t warmupSteps = 0;
   double minLr = 0.0;
   int64_t steps = 100;
   int64_t microbatches = 1;
   std::string precision = "fp32";
-  std::string gradDtype; // "": follows precision
+  std::string gradDtype; // "": the type that `precision` computes in
   std::string reduceDtype = "fp32";
   std::string masterDtype = "fp32";
-  double saveMinutes = 10; // most between checkpoints; 0: no limit
-  int64_t keep = 3;        // checkpoints of a run; 0: all
+  // The longest time between checkpoints in minutes; 0: no limit.
+  double saveMinutes = 10;
+  // The number of newest checkpoints of a run that are kept; 0: all are kept.
+  int64_t keep = 3;
   std::string onNan = "stop";
-  std::string logits; // "": the only candidate
+  std::string logits; // the output that the loss reads; "": the only candidate
   std::vector<std::vector<std::string>> tie;
   std::vector<std::string> untie;
   double dropout = 0.0;
   int64_t seed = 0;
   std::vector<std::string> trainable = {".*"};
   std::vector<std::string> frozen;
-  // Groups of parameter names. The parameters of each group began to train at
-  // the same time, later than the parameters that no group names.
+  // Groups of names of parameters that began to train later than all other
+  // parameters (after a resume with other `trainable` parameters). The
+  // parameters of one group began at the same time.
   std::vector<std::vector<std::string>> began;
 };
 
@@ -109,20 +116,22 @@ struct ExpertParallelConfig {
   std::string axis = "expert";
   std::string tensorAxis;
   std::string exchange = "auto"; // "auto" | "direct" | "hierarchical"
-  double maxLoad = 2.0;          // buffer size, in balanced loads
-  double capacity = 0.0;         // 0: dropless
+  // The room for tokens in a receive buffer, as a multiple of the tokens that
+  // arrive if routing is balanced.
+  double maxLoad = 2.0;
+  double capacity = 0.0; // capacity factor; 0: no token is dropped
   std::string capacityScope = "sequence";
   double auxLoss = 0.0;
   double zLoss = 0.0;
   std::string auxScope = "sequence";
-  double biasUpdate = 0.0; // change of a router's bias per step
+  double biasUpdate = 0.0; // change of a router's bias per step; 0: none
 };
 
 struct PipelineConfig {
   bool enabled = true;
   std::string axis = "pipeline";
   std::string schedule = "1f1b";
-  int64_t chunks = 0; // 0: what the schedule needs
+  int64_t chunks = 0; // stages per rank; 0: as many as the schedule needs
   std::vector<std::string> stages;
   std::string table;
 };
@@ -137,12 +146,14 @@ struct ParallelConfig {
   std::string offloadOptimizer = "device";
 };
 
-// An entry [[shard]]: dims[i] lists the mesh axes that shard dimension i of the
-// parameters that `match` names, major axis first.
+// An entry [[shard]] of the configuration: `match` is a regular expression for
+// names of parameters, and dims[i] lists the mesh axes that shard dimension i
+// of these parameters, the major axis first.
 struct ShardConfig {
   std::string match;
   std::vector<std::vector<std::string>> dims;
-  std::vector<int64_t> view; // empty: the parameter's own shape
+  // The shape that `dims` refers to; empty: the parameter's shape in the file.
+  std::vector<int64_t> view;
   bool operator==(const ShardConfig &) const = default;
 };
 
@@ -151,13 +162,14 @@ struct TargetConfig {
   std::string kind = "cpu"; // cpu | cuda
   std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
   std::string transport = "auto";
-  int64_t threadsPerRank = 0; // 0: cores / local ranks
+  int64_t threadsPerRank = 0; // 0: cores / ranks; 1 with kind cuda
   std::string cluster;
-  bool overlap = true; // of collectives with compute
-  double memory = 0;   // GiB that a rank may use; 0: all there is
+  bool overlap = true; // collectives overlap with compute
+  double memory = 0;   // GiB that a rank may use; 0: what the machine has
 };
 
-// [import]
+// [import]: the largest number of elements of constants that the import
+// evaluates, and of nodes that calls of the model's functions expand to.
 struct ImportConfig {
   int64_t evaluatedElements = int64_t(1) << 27;
   int64_t inlinedNodes = 200'000;
@@ -174,8 +186,8 @@ struct Config {
   ImportConfig importing;
 };
 
-// The mesh with all sizes known, slowest axis first. The mesh is empty for one
-// rank.
+// A mesh of ranks: the name and size of each axis, the axis with the slowest
+// links first. `axes` is empty for one rank.
 struct Mesh {
   std::vector<std::pair<std::string, int64_t>> axes;
 

@@ -42,22 +42,23 @@ private:
   std::variant<T, ConfigError> state;
 };
 
-// One key given outside the file. `value` is parsed as TOML; if it is not valid
-// TOML, it is a string. `origin` is the flag that the key was given with.
+// The value of one key that is given on the command line and not in the file.
+// `value` is parsed as TOML; if it is not valid TOML, it is a string. `origin`
+// is the flag that gave the key.
 struct ConfigOverride {
   std::string key;
   std::string value;
   std::string origin = "--set";
 };
 
-// "a.b=v" -> {"a.b", "v"}.
+// Parses the argument of --set: "a.b=v" gives {"a.b", "v"}.
 ConfigResult<ConfigOverride> parseOverride(const std::string &text);
 
 struct ConfigSources {
-  // `base` is the configuration of a run that is resumed, as TOML, and
-  // `baseName` its name in messages. The file and the overrides replace keys of
-  // `base`. If they give sizes of mesh axes, the other axes of the base's mesh
-  // get size 1.
+  // `base` is the configuration with which a run was started that is now
+  // resumed, as TOML, and `baseName` its name in messages; both are empty for a
+  // new run. `file` and `overrides` replace keys of `base`. If they give sizes
+  // of mesh axes, the other axes of the mesh in `base` get size 1.
   std::string base, baseName;
   std::string file; // "": none
   std::vector<ConfigOverride> overrides;
@@ -70,17 +71,18 @@ struct LoadedConfig {
   std::map<std::string, std::string> origins;
 };
 
-// Loads the configuration: defaults, then the base, the file, and the overrides
-// in order. Unknown keys, wrong types, values out of range and values that are
-// not supported yet are errors.
+// Loads the configuration. Each source replaces keys of the previous ones:
+// defaults, `base`, `file`, then `overrides` in order. Unknown keys, wrong
+// types, values out of range and values that are not supported yet are errors.
 ConfigResult<LoadedConfig> loadConfig(const ConfigSources &sources);
 
-// Like loadConfig, but for the text of a file, which messages call `name`.
+// Like loadConfig, but takes the content of a configuration file as `text`.
+// Error messages use `name` as the name of this file.
 ConfigResult<LoadedConfig>
 loadConfigText(const std::string &text, const std::string &name,
                const std::vector<ConfigOverride> &overrides = {});
 
-// Returns a text such as "data=2, tensor=4", or "no axes".
+// Describes a mesh by a text such as "data=2, tensor=4", or "no axes".
 std::string describe(const Mesh &mesh);
 
 // Determines the sizes and the order of the mesh axes. `ranks` is --ranks or
@@ -94,8 +96,8 @@ ConfigResult<Mesh> resolveMesh(const Config &config,
 // check does not apply to model files that already contain shardings.
 std::optional<ConfigError> checkMeshUse(const Config &config, const Mesh &mesh);
 
-// The axes larger than 1 that shard samples and positions, slowest first.
-// Gradients are sums over all these axes.
+// The mesh axes larger than 1 that shard samples and positions, the axis with
+// the slowest links first. Gradients are sums over all these axes.
 struct BoundaryAxes {
   std::vector<std::string> samples, positions;
   // The axes of `samples` over which ZeRO replicates. ZeRO shards over the
@@ -116,8 +118,8 @@ std::string sequenceAxis(const Config &config, const Mesh &mesh,
 // which counts memory and communication.
 std::optional<ConfigError> checkTypes(const Config &config);
 
-// Stores resolved sizes and order in the configuration, so that writeConfig
-// writes them.
+// Stores the sizes and the order of the axes of `mesh` in the configuration, so
+// that writeConfig writes them.
 void applyMesh(Config &config, const Mesh &mesh);
 
 // Returns a sentence for the user about each key that was set but has no effect
@@ -128,11 +130,12 @@ std::vector<std::string> idleKeys(const LoadedConfig &loaded, const Mesh &mesh);
 // started, or nullopt without a launcher.
 std::optional<int64_t> launcherWorldSize();
 
-// Returns TOML that reads back to the same configuration, for a run folder.
+// Returns TOML that is stored in the folder of a run. Loading it gives the same
+// configuration.
 std::string writeConfig(const Config &config);
 
-// Returns the configuration as JSON with the sections of the file, on one line,
-// for a manifest.
+// Returns the configuration as JSON on one line, with the same sections as the
+// TOML file. It is stored in the manifest of a program.
 std::string writeConfigJson(const Config &config);
 
 // Returns every key with its value, its origin and a line of help, as TOML with
@@ -142,17 +145,17 @@ std::string describeConfig(const LoadedConfig &loaded);
 // Returns a page of Markdown with every key: docs/configuration.md.
 std::string describeKeys();
 
-// A name from another trainer for a key that has a different name here.
+// The name that another trainer uses for a key of the configuration.
 struct Meaning {
-  const char *name;      // theirs, in lower case with underscores
-  const char *key;       // ours: "train.lr"
-  const char *note = ""; // what is different
+  const char *name;      // the other name, in lower case with underscores
+  const char *key;       // the key of this configuration, such as "train.lr"
+  const char *note = ""; // how its meaning differs; "": not at all
 };
 const std::vector<Meaning> &meanings();
 // Looks up a name that a user may know from another trainer: a command-line
 // flag such as --micro-batch-size, or the last part of a configuration key.
-// Case and dashes do not matter. Returns the key that has this meaning here;
-// null if the name is unknown.
+// Case and dashes do not matter. Returns the entry with the corresponding key
+// of this configuration; null if the name is unknown.
 const Meaning *meaningOf(const std::string &name);
 // Returns a text such as "'train.lr'" or "'dims.batch' (the global batch)".
 std::string describe(const Meaning &meaning);

@@ -4,14 +4,14 @@
 // the links that the group's axes cross.
 //
 // If these axes cross links of several classes, a collective runs level by
-// level, with one level for each class. A gather runs on the slowest links
-// first, while each rank has only its own tile; a reduce-scatter runs on them
-// last. On a level of n ranks, each rank receives n - 1 tiles, where a tile is
-// what a rank has before the gather or after the reduce-scatter. The tiles are
-// sent in ceil(log2 n) steps, one after another, or all at once, whichever is
-// faster. An all-reduce is a reduce-scatter followed by a gather. On a single
-// level, an all-reduce may instead send every value to every rank, which is
-// faster for small values.
+// level, with one level for each class. A gather runs on the level of the
+// slowest links first, because each rank then has only its own tile to send; a
+// reduce-scatter runs on this level last. On a level of n ranks, each rank
+// receives n - 1 tiles, where a tile is what a rank has before the gather or
+// after the reduce-scatter. The tiles are sent in ceil(log2 n) steps, one after
+// another, or all at once, whichever is faster. An all-reduce is a
+// reduce-scatter followed by a gather. On a single level, an all-reduce may
+// instead send every value to every rank, which is faster for small values.
 //
 // An all-to-all or exchange has all messages in flight at once. Its time is the
 // latency of the slowest level, plus `message` (Cluster.h) for every message
@@ -33,7 +33,8 @@
 
 namespace cleave::cost {
 
-/// Loads the file, or the defaults for "". Errors are reported on the module.
+/// Loads the cluster description `file` (see cleave::loadCluster), or returns
+/// the default machine if `file` is empty. Errors are reported on the module.
 mlir::FailureOr<Cluster> loadCluster(mlir::Operation *module,
                                      const std::string &file);
 
@@ -65,8 +66,8 @@ public:
   /// rank receives them.
   double exchange(dist::AxisSet group, double bytes, double peers) const;
 
-  /// The minima over all links of the latency of a message, and of the time
-  /// that the transfer of one byte takes.
+  /// Return the smallest latency of a message, and the shortest time in seconds
+  /// to transfer a byte, over all link classes.
   double leastLatency() const { return minLatency; }
   double leastSecondsPerByte() const { return minPerByte; }
 
@@ -78,9 +79,11 @@ private:
   /// Returns a level for each link class that the axes of the group cross, the
   /// slowest class first.
   llvm::SmallVector<Level, 2> levels(dist::AxisSet group) const;
-  /// Returns the latency of a gather.
+  /// Returns the latency of a gather over `ranks` ranks on one level. This is
+  /// the part of its time that does not depend on the number of bytes.
   static double startOf(const LinkClass &link, int64_t ranks);
-  /// Returns the seconds of messages to all peers at once.
+  /// Returns the seconds until a rank has exchanged `bytes` bytes, in equal
+  /// parts and all at once, with `peers` other ranks of the group.
   double messages(dist::AxisSet group, double bytes, double peers) const;
   void finish();
 
@@ -90,8 +93,9 @@ private:
   double minLatency = 0, minPerByte = 0;
 };
 
-/// The machine, for passes that weigh communication against computation: the
-/// mesh of a module, and the rates and latencies of a cluster.toml.
+/// What passes need to know about a machine to weigh communication against
+/// computation: the mesh of a module, and the rates and latencies of a
+/// cluster.toml.
 struct Machine {
   dist::MeshAxes mesh;
   Cluster cluster;

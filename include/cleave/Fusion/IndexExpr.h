@@ -1,11 +1,11 @@
-// Linear expressions over loop variables, which are the indices at which a
-// kernel reads and writes.
+// Linear expressions over loop variables. They are the indices at which a
+// kernel reads and writes tensors.
 //
 // Views (reshape, transpose, slice, broadcast, ...) cost nothing in a kernel:
-// they change the expressions by which their operand is read. Divisions and
-// remainders by constants, which come from reshapes, are simplified with the
-// ranges of the variables. A division or remainder that cannot be simplified
-// becomes a new variable. Splitting an index and recombining it yields the
+// they only change the expressions by which their operand is indexed. Reshapes
+// divide indices by constants. These divisions and remainders are simplified
+// with the ranges of the variables; one that cannot be simplified becomes a new
+// variable. Splitting an index into several and recombining them yields the
 // original expression.
 
 #ifndef CLEAVE_FUSION_INDEXEXPR_H
@@ -37,13 +37,14 @@ public:
   llvm::ArrayRef<Term> terms() const { return termList; }
   bool isConstant() const { return termList.empty(); }
 
-  /// The smallest and the largest value of the expression, from the ranges of
-  /// its variables.
+  /// Return a lower and an upper bound of the expression's value, from the
+  /// ranges of its variables.
   int64_t min() const;
   int64_t max() const;
-  /// The set of loops that the value depends on, as a bit mask.
+  /// Returns the set of loops on whose variables the value depends, as a bit
+  /// mask.
   uint64_t loops() const;
-  /// The factor of a variable; 0 if the variable does not occur.
+  /// Returns the factor of a variable, or 0 if the variable does not occur.
   int64_t coefficient(const IndexVar *var) const;
 
   IndexExpr operator+(const IndexExpr &other) const;
@@ -62,24 +63,24 @@ private:
 /// A variable with 0 <= value < size.
 struct IndexVar {
   enum class Kind {
-    Loop,     ///< counted by a loop, `loop` its number
+    Loop,     ///< the induction variable of loop number `loop`
     FloorDiv, ///< base / divisor, rounded down
     Mod,      ///< base - base / divisor * divisor
-    Data,     ///< an index that is data: the value of `node`
+    Data,     ///< known only at run time: the value of `node`
   };
   unsigned id;
   Kind kind;
   int64_t size;
-  uint64_t loops; ///< the loops it depends on
+  uint64_t loops; ///< the loops that it depends on, as a bit mask
   unsigned loop = 0;
   IndexExpr base;
   int64_t divisor = 1;
   Node *node = nullptr;
 };
 
-/// Returns whether `index` is within a tensor of this shape even where the
-/// conditions that guard the access are false. Returns false for an index that
-/// is loaded from memory, because only its guards ensure that it is in range.
+/// Returns whether `index` is inside a tensor of shape `shape` even where the
+/// condition that guards the access is false. Returns false for an index with a
+/// variable of kind Data, because only the guard ensures that it is in range.
 bool isInBounds(llvm::ArrayRef<IndexExpr> index, llvm::ArrayRef<int64_t> shape);
 
 /// Owns variables and simplifies expressions.
@@ -89,12 +90,13 @@ public:
   /// sets of loops are bit masks.
   const IndexVar *addLoop(int64_t size);
   unsigned numLoops() const { return loopCount; }
-  /// Returns the index of a loop as an expression; 0 if the loop runs only
-  /// once.
+  /// Returns the variable of a loop as an expression, or the constant 0 if the
+  /// loop has only one iteration.
   static IndexExpr indexOf(const IndexVar *loop) {
     return loop->size == 1 ? IndexExpr(0) : IndexExpr::of(loop);
   }
-  /// Returns an index in [0, size) that `node` loads from memory.
+  /// Returns a new variable for the value of `node`, which is known only at run
+  /// time and is in [0, size). `loops` are the loops that it depends on.
   IndexExpr data(Node *node, int64_t size, uint64_t loops);
 
   IndexExpr floorDiv(const IndexExpr &expr, int64_t divisor);
@@ -111,7 +113,7 @@ private:
   const IndexVar *unique(IndexVar::Kind kind, const IndexExpr &base,
                          int64_t divisor, int64_t size);
   IndexVar *create(IndexVar::Kind kind, int64_t size, uint64_t loops);
-  /// Replaces a * Mod(e, k) + a k * FloorDiv(e, k) by a * e.
+  /// Replaces a * Mod(e, k) + a * k * FloorDiv(e, k) in `expr` by a * e.
   IndexExpr recombine(IndexExpr expr);
 
   unsigned loopCount = 0;

@@ -1,20 +1,23 @@
 // The plan of one kernel: its loops, and the values that each loop computes
 // from the kernel's operands.
 //
-// A kernel is a set of operations of the kernel vocabulary (elementwise arith
-// and math, views, nn.reduce, nn.gather, nn.scatter_add). A plan is built from
-// the results backwards: an element of a result at an index (an expression over
-// loop variables) is a function of elements of operands at other indices, and
-// so on, until elements are loaded from memory. A plan has one of three shapes:
+// A kernel is a set of operations for which code can be generated (elementwise
+// arith and math, views, nn.reduce, nn.gather, nn.scatter_add). A plan is built
+// from the results backwards: an element of a result at an index (an expression
+// over loop variables) is a function of elements of operands at other indices,
+// and so on, until elements are loaded from memory. A plan has one of three
+// shapes:
 //
-//   Flat       all results have N elements, computed in one loop
+//   Flat       one loop over the elements of the results, which all have the
+//              same number of elements
 //   Rows       a loop over rows, shared by all results; in each row, loops
-//              over columns that reduce or store, and scalars between them
+//              over columns that reduce or store, and scalar computations
+//              between these loops
 //   Scatter    a loop over the rows of a table, to which rows of updates are
 //              added (nn.scatter_add)
 //
-// The loop over rows (in a flat plan, over blocks of elements) runs in
-// parallel.
+// The iterations of the loop over rows (in a flat plan, over blocks of
+// consecutive elements) run in parallel.
 
 #ifndef CLEAVE_FUSION_KERNELPLAN_H
 #define CLEAVE_FUSION_KERNELPLAN_H
@@ -41,29 +44,32 @@ struct Node {
     Constant,   ///< `value`
     Table,      ///< element `index` of the constant tensor `value`
     Index,      ///< the value of `index`
-    InRange,    ///< whether low <= index < high
+    InRange,    ///< whether low <= x < high, where x is operands[0] or,
+                ///< without operands, `index`
     Select,     ///< operands[0] ? operands[1] : operands[2]
     Reduced,    ///< the outcome of `reduction`
-    RankOffset, ///< this rank's tile offset: `op` is a dist operation
+    RankOffset, ///< an offset that depends on the rank: the value of `op`
   };
   unsigned id = 0;
   Kind kind = Kind::Constant;
   mlir::Type type;    ///< element type
-  uint64_t loops = 0; ///< the loops whose variables it depends on
-  int stage = 0;      ///< how many row reductions must have finished before
+  uint64_t loops = 0; ///< bit mask of the loops that the value depends on
+  /// The number of row reductions that must run before, one after the other,
+  /// because each needs the result of the previous one.
+  int stage = 0;
   mlir::Operation *op = nullptr;
   unsigned result = 0; ///< which result of `op`
   llvm::SmallVector<Node *, 3> operands;
   unsigned source = 0;
   IndexExpr index;
-  Node *guard = nullptr; ///< loads nothing where this is false
+  Node *guard = nullptr; ///< loads only where this is true; null: everywhere
   int64_t low = 0, high = 0;
   mlir::Attribute value;
   Reduction *reduction = nullptr;
 };
 
-/// The columns of a row (in a flat plan, all elements): a loop `outer` around a
-/// loop `lane`, which is vectorized.
+/// A loop nest over the columns of a row (in a flat plan, over all elements):
+/// `outer`, and inside it `lane`, which is vectorized.
 struct Columns {
   int64_t count = 1;
   const IndexVar *outer = nullptr, *lane = nullptr;
@@ -76,9 +82,9 @@ struct Reduction {
   nn::ReduceOp op;
   Node *input = nullptr;
   Node *outcome = nullptr;
-  /// A row reduction reduces over `columns`, once per row. Every other
-  /// reduction is a sequential loop over `sequence` at the place where its
-  /// outcome is needed.
+  /// If not null, the reduction is a row reduction: it reduces over these
+  /// columns, once per row. Every other reduction is a sequential loop over
+  /// `sequence`, which runs wherever an outcome is needed.
   Columns *columns = nullptr;
   const IndexVar *sequence = nullptr;
   bool perRow() const { return columns != nullptr; }
@@ -90,16 +96,20 @@ struct Store {
   IndexExpr index;
 };
 
-/// A value that an early loop computes and later loops of the same row read
-/// again, because that costs less than recomputing it.
+/// Memory for the values of a node in one row. The first loop over the columns
+/// of the row that computes the values stores them, and later loops read them,
+/// because that costs less than recomputing them.
 struct RowBuffer {
   Node *value;
   Columns *columns;
-  size_t first;    ///< the loop that computes it
-  int result = -1; ///< the kernel's result that holds it anyway
+  size_t first;    ///< the index in KernelPlan::loops of the first loop
+  int result = -1; ///< the kernel's result that stores the values anyway and
+                   ///< serves as the buffer; -1 if there is none
 };
 
-/// A loop over columns.
+/// A loop over the columns of a row. It computes reductions and stores results
+/// that depend on as many row reductions, one after the other, as `stage` says
+/// (see Node::stage).
 struct ColumnLoop {
   Columns *columns;
   int stage;
@@ -112,15 +122,16 @@ public:
   enum class Shape { Flat, Rows, Scatter };
 
   /// Plans the computation of `outputs` by the operations for which `inside`
-  /// returns true. All other values are arguments: first `firstArguments`, then
-  /// the rest in order of discovery. Returns null and sets `error` if no plan
-  /// exists.
+  /// returns true. The values that these operations read from elsewhere become
+  /// the kernel's arguments: first `firstArguments`, then the other values in
+  /// the order in which the planner finds them. Returns null and sets `error`
+  /// if no plan exists.
   static std::unique_ptr<KernelPlan>
   create(llvm::ArrayRef<mlir::Value> outputs,
          llvm::ArrayRef<mlir::Value> firstArguments,
          llvm::function_ref<bool(mlir::Operation *)> inside,
          std::string &error);
-  /// Returns the plan of a kernel function.
+  /// Plans a kernel function. Returns null and sets `error` if no plan exists.
   static std::unique_ptr<KernelPlan> create(mlir::func::FuncOp kernel,
                                             std::string &error);
 
@@ -131,7 +142,7 @@ public:
   llvm::SetVector<mlir::Value> arguments;
   llvm::SmallVector<mlir::Value> outputs;
 
-  /// Rows and Scatter: the loop over rows.
+  /// The variable of the loop over rows of a Rows plan; null in other plans.
   const IndexVar *row = nullptr;
   std::deque<Columns> columnSpaces;
   std::deque<Reduction> reductions;
@@ -139,18 +150,19 @@ public:
   std::vector<ColumnLoop> loops; ///< by ascending stage
   llvm::SmallVector<Store> rowStores;
   llvm::DenseMap<const Node *, RowBuffer> buffers;
-  /// Returns the buffer from which loop number `loop` reads `node`, or null if
-  /// it computes `node`.
+  /// Returns the buffer from which loops[loop] reads the values of `node`, or
+  /// null if this loop computes them.
   const RowBuffer *bufferOf(const Node *node, size_t loop) const {
     auto found = buffers.find(node);
     return found != buffers.end() && found->second.first < loop ? &found->second
                                                                 : nullptr;
   }
 
-  /// The loops of a scatter plan. The loop `update` visits the updates in
-  /// order. The loop `before` visits all indices in the dimensions before the
-  /// table's rows. For each pair of iterations, the plan adds the elements
-  /// `value` of the update to row `target` of the table, along `columns`.
+  /// The loops of a Scatter plan. The loop `update` visits the updates in
+  /// order. The loop `before` visits all indices in the dimensions of the table
+  /// that precede the dimension of its rows. For each pair of iterations, the
+  /// plan adds the elements `value` of the update to row `target` of the table,
+  /// in a loop over `columns`. The table has `rows` rows.
   struct Scatter {
     const IndexVar *update = nullptr, *before = nullptr;
     Columns columns;
@@ -158,23 +170,24 @@ public:
     int64_t rows = 0;
   } scatter;
 
-  /// The number of parallel iterations, and the number of iterations that a
-  /// thread should at least get.
+  /// The number of parallel iterations, and the smallest number of iterations
+  /// that is worth a thread.
   int64_t extent = 0, grain = 1;
-  /// Returns whether several threads share the work.
+  /// Returns whether there is work for several threads.
   bool isParallel() const { return extent > grain; }
-  /// The number of elements per iteration of a flat plan.
+  /// The number of elements that a parallel iteration of a Flat plan computes.
   int64_t block = 1;
-  /// The estimated work in elementary operations, including memory traffic.
+  /// The estimated cost in cycles of one core, including memory traffic and the
+  /// launch of the kernel. It serves to compare plans.
   double cost = 0;
-  /// The number of vector accesses that are not contiguous, plus the number of
-  /// indices that are not linear.
+  /// The number of loads in vectorized loops whose elements are not contiguous,
+  /// plus the number of divisions and remainders in the indices of such loops.
   int irregular = 0;
 
-  /// Returns pairs (result, argument) such that the result may reuse the
-  /// argument's memory: to compute an element of the result, only the same
-  /// element of the argument is read, and it is not read after the result is
-  /// written.
+  /// Returns the pairs (result, argument) of indices for which the result may
+  /// reuse the argument's memory. This is allowed if the loop that stores the
+  /// result and earlier loops over the same row read the argument only at the
+  /// index at which the result is stored, and later loops do not read it.
   llvm::SmallVector<std::pair<int64_t, int64_t>> inPlace() const;
 
   void print(llvm::raw_ostream &os) const;

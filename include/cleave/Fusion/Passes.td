@@ -6,29 +6,29 @@
 include "mlir/Pass/PassBase.td"
 
 def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
-  let summary = "Fuse all operations that no library computes into kernel functions";
+  let summary = "Fuse operations that no library computes into kernel functions";
   let description = [{
     Runs on per-rank programs after library calls are selected. After the pass, each host function
     consists of library calls, collectives, views that cost nothing (reshapes, contiguous slices),
     splat constants, and calls of private functions marked `nn.kernel`. The bodies of these kernels
-    are in the vocabulary of generated kernels: elementwise `arith` and `math`, views, `nn.reduce`,
-    `nn.gather`, `nn.scatter_add`. `nn.save` and `nn.rematerialize` are no longer needed and are
-    removed.
+    consist of operations for which code can be generated: elementwise `arith` and `math`, views,
+    `nn.reduce`, `nn.gather`, `nn.scatter_add`. `nn.save` and `nn.rematerialize` are no longer
+    needed and are removed.
 
-    Each operation starts as a kernel of its own (decomposed, if necessary). A kernel is
-    fused with a kernel that reads its result if there is a plan for the fused loops, the
-    fusion makes no cycle in the graph of kernels, and the estimated cost decreases. Then
-    kernels that read the results of the same kernel or command are fused under the same
-    conditions. A kernel is tried with only few kernels that have the same operations and
-    types, so that the compile time is proportional to the number of layers. Index grids,
-    masks, broadcasts and constants are never stored: every kernel recomputes them. Long
-    reductions are first split into a reduction of parts and a reduction of the partial
-    results, in a way that depends on shapes only, so that results do not depend on the
-    number of threads.
+    Each operation starts as a kernel of its own (decomposed into simpler operations, if
+    necessary). A kernel is fused with a kernel that reads its result if the fused kernel can
+    be computed with common loops, the fusion makes no cycle in the graph of kernels, and the
+    estimated cost decreases. Then kernels that read the results of the same kernel or host
+    operation are fused under the same conditions. Among kernels with the same operations and
+    types, the fusion of a kernel is tried with only a few, so that the compile time is
+    proportional to the number of layers. Index grids, masks, broadcasts and constants are
+    never stored: every kernel recomputes them. Before fusion, long reductions are split into
+    a reduction of parts and a reduction of the partial results. The split depends only on
+    shapes, so results do not depend on the number of threads.
 
-    A kernel carries `nn.extent` (its parallel iterations are [0, extent)), `nn.grain`
-    (the number of iterations that a thread should at least get) and `nn.inplace`: pairs
-    (result, operand) for which the result may take the operand's memory.
+    A kernel has three attributes: `nn.extent`, the number of its parallel iterations;
+    `nn.grain`, the smallest number of iterations that is worth a thread; and `nn.inplace`,
+    pairs (result, operand) for which the result may take the operand's memory.
 
     Before:
     ```mlir
@@ -62,13 +62,14 @@ def FormKernelsPass : Pass<"nn-form-kernels", "::mlir::ModuleOp"> {
 def RecomputeResidualsPass : Pass<"nn-recompute-residuals", "::mlir::ModuleOp"> {
   let summary = "Recompute residuals where this takes less time than storing and loading them";
   let description = [{
-    Runs on per-rank programs for CUDA devices, where arithmetic costs less than memory traffic. If
-    a residual (the operand of an `nn.save`) can be computed from other residuals by at most 16
-    elementwise operations, it is recomputed from these right before the backward pass first reads
-    it. A residual stays saved if an operation that is not elementwise reads it in the backward
-    pass, because this operation needs it in memory anyway. Residuals that are recomputed from the
-    same saved residuals share common operations. For example, in a gated layer silu(gate) * up,
-    only gate and up are saved, but neither the sigmoid nor its product with gate.
+    Runs on per-rank programs for CUDA devices, where arithmetic costs less than memory traffic. A
+    residual is a value of the forward pass that is saved for the backward pass (the operand of an
+    `nn.save`). If it can be computed from other residuals by at most 16 operations, elementwise
+    ones and views, it is recomputed from these right before the backward pass first reads it. A
+    residual stays saved if an operation that is not elementwise reads it in the backward pass,
+    because this operation needs it in memory anyway. Residuals that are recomputed from the same
+    saved residuals share common operations. For example, of a gated layer silu(gate) * up, only
+    gate and up are saved; sigmoid(gate) and silu(gate) = gate * sigmoid(gate) are recomputed.
 
     Before:
     ```mlir
@@ -102,9 +103,9 @@ def DedupeKernelsPass : Pass<"nn-dedupe-kernels", "::mlir::ModuleOp"> {
   let summary = "Merge identical kernels";
   let description = [{
     Runs after `nn-form-kernels`. If several kernel functions are equal except for their names, only
-    the first one is kept, and all calls refer to it. The remaining kernels are renumbered by first
-    appearance, so that the layers of a deep model call the same few kernels as those of a shallow
-    one.
+    the first one is kept, and all calls refer to it. The kernels that remain are renumbered in the
+    order in which they appear. So the layers of a deep model call the same few kernels as those of
+    a shallow model.
 
     Before:
     ```mlir

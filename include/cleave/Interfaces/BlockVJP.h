@@ -1,9 +1,10 @@
 //===- BlockVJP.h - reverse mode over one block -----------------*- C++ -*-===//
 //
-// Differentiates the operations of a block in reverse order. It decides which
-// values are active, adds up cotangents, and asks each operation for its own
-// derivative. nn-differentiate uses it for the body of a function, the
-// derivative of nn.scan for the body of the loop.
+// Differentiates the operations of a block in reverse order. The class keeps
+// track of active values (those whose cotangents are computed), adds up
+// cotangents, and asks each operation for its own derivative. nn-differentiate
+// uses it for the body of a function, and the derivative of nn.scan uses it for
+// the body of the loop.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,10 +20,10 @@ namespace cleave {
 
 class BlockVJP : public VJPContext {
 public:
-  /// `builder` inserts into the backward pass.
+  /// `builder` inserts the operations of the backward pass.
   explicit BlockVJP(mlir::OpBuilder builder) : build(builder) {}
 
-  /// Marks a value whose cotangent leads to a wanted one.
+  /// Marks a value as active, that is, as one whose cotangent is needed.
   void activate(mlir::Value value) { active.insert(value); }
   bool isActive(mlir::Value value) const { return active.contains(value); }
   /// Activates the float results of all operations of `block` that read an
@@ -35,8 +36,9 @@ public:
   mlir::Value cotangentOf(mlir::Value forward) const {
     return cotangents.lookup(forward);
   }
-  /// Visits the operations in reverse order. Those of which no result has a
-  /// cotangent are skipped. Reports an operation that has no derivative.
+  /// Builds the derivatives of the operations, in reverse order. Skips
+  /// operations whose results all have no cotangent. Reports an error for an
+  /// operation that has no derivative.
   mlir::LogicalResult visit(llvm::ArrayRef<mlir::Operation *> forward);
 
   mlir::OpBuilder &builder() override { return build; }
@@ -64,9 +66,9 @@ protected:
   virtual mlir::Value save(mlir::OpResult value) = 0;
 
 private:
-  /// Clones a layout operation (such as a reshape) of the forward pass in the
-  /// backward pass, on its saved input. This costs nothing, and so its result
-  /// need not be saved.
+  /// Clones an operation of the forward pass that only changes the shape (such
+  /// as a reshape) into the backward pass, where it reads the saved operands.
+  /// Such an operation costs nothing, so its result need not be saved.
   mlir::Value remake(mlir::OpResult result);
 
   mlir::OpBuilder build;

@@ -1,6 +1,6 @@
-// Collects attributes of a function's arguments and results, and sets all of
-// them at once. Setting them one by one with `setArgAttr` would take quadratic
-// time, since each call copies the list of the attributes of all arguments.
+// Collects changes of the attributes of a function's arguments and results, and
+// sets all attributes at once. Setting them one by one with `setArgAttr` would
+// take quadratic time, since each call copies the attributes of all arguments.
 
 #ifndef CLEAVE_INTERFACES_BOUNDARYATTRS_H
 #define CLEAVE_INTERFACES_BOUNDARYATTRS_H
@@ -22,7 +22,7 @@ public:
   void setResult(unsigned index, llvm::StringRef name, mlir::Attribute value) {
     set(results[index], name, value);
   }
-  /// Applies the attributes that were set to the function.
+  /// Writes the collected attributes to the function.
   void apply() {
     func.setAllArgAttrs(arguments);
     func.setAllResultAttrs(results);

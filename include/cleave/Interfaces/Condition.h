@@ -7,9 +7,10 @@
 
 namespace cleave {
 
-/// Attribute of an operation: the number of a condition (dist.condition,
-/// rt.condition) of the same function. If the condition is false, the results
-/// of the operation are not read, and the operation need not run (but may).
+/// Integer attribute of an operation that needs to run only under a condition.
+/// It equals the attribute `number` of a dist.condition or rt.condition in the
+/// same function. If the flag of that condition is false, the results of the
+/// operation are not read, and the operation need not run (but may).
 inline constexpr llvm::StringLiteral kWhenAttrName = "nn.when";
 
 } // namespace cleave

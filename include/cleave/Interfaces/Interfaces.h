@@ -30,18 +30,19 @@ enum class KernelClass {
   Library,
   /// Communication between ranks.
   Collective,
-  /// Operations without code: save, rematerialize.
+  /// Operations for which no code is generated: save, rematerialize.
   Identity,
 };
 
 /// How an operation takes part in mixed precision (`nn-mixed-precision`).
 struct PrecisionRule {
   enum class Kind {
-    /// Computes in f32 for any operand type; the results may be rounded.
+    /// Computes in f32 for any operand type; the results may be rounded to
+    /// bf16.
     Computes,
-    /// Moves elements: the results have the type of the operands.
+    /// Only moves elements: the results have the type of the operands.
     Moves,
-    /// Reads bf16 and accumulates in f32; the results may be either type.
+    /// Reads bf16 and accumulates in f32; the results may be bf16 or f32.
     Multiplies,
   };
   Kind kind = Kind::Computes;
@@ -61,7 +62,7 @@ struct PrecisionRule {
   static PrecisionRule of(KernelClass kernelClass);
 };
 
-/// Sum of the sizes of all operands and results in bytes.
+/// Returns the sum of the sizes of all operands and results, in bytes.
 int64_t bytesOfOperandsAndResults(mlir::Operation *op);
 
 /// Returns the number of bytes of a tensor of static shape; i1 counts as one
@@ -75,9 +76,7 @@ int64_t bytesOf(mlir::Type type);
 namespace cleave {
 
 /// Attaches the implementations of all interfaces to the nn, arith and math
-/// operations. Every tool that loads these dialects calls this function. Each
-/// of the functions below attaches the implementations of one interface for one
-/// family of operations.
+/// operations. Every tool that loads these dialects calls this function.
 void registerInterfaceModels(mlir::DialectRegistry &registry);
 
 } // namespace cleave

@@ -1,8 +1,8 @@
 // The five interfaces of every operation: how it is sharded, what its derivative is,
 // what it costs, what it computes, and how it becomes a kernel. All implementations
-// are external models (lib/Interfaces/<Question>/<Family>.cpp), so that upstream arith
-// and math operations have them as well, and the dialects do not depend on the phases
-// that use the interfaces.
+// are external models, in one folder of lib/Interfaces for each interface. So upstream
+// arith and math operations have them as well, and the dialects do not depend on the
+// phases that use the interfaces.
 
 #ifndef CLEAVE_INTERFACES_INTERFACES_TD
 #define CLEAVE_INTERFACES_INTERFACES_TD
@@ -21,10 +21,10 @@ def ShardingRuleInterface : OpInterface<"ShardingRuleInterface"> {
                     "::cleave::ShardingRule", "getShardingRule", (ins)>,
     InterfaceMethod<[{
         Emits the operations that each rank runs in place of the operation (its local
-        form). `plan` has the axes of each factor, the local operands (already in the
-        layout that the factors require) and the local result types. The default masks
-        padded reduction factors and clones the operation with local types. The method
-        returns the local results in `plan`, or emits an error.
+        form). `plan` has the mesh axes that split each factor, the local operands (already
+        in the layout that the factors require) and the local result types. The default
+        implementation masks padding along reduction factors and clones the operation with
+        local types. The method returns the local results in `plan`, or emits an error.
       }],
       "::mlir::LogicalResult", "planLocal", (ins "::cleave::LocalPlan &":$plan), "",
       "return ::cleave::planLocalByCloning($_op, plan);">,
@@ -36,10 +36,10 @@ def DifferentiableInterface : OpInterface<"DifferentiableInterface"> {
   let description = "The vector-Jacobian product.";
   let methods = [
     InterfaceMethod<[{
-        Emits the cotangent of each operand in `wanted`, given the cotangents of the
-        results (null for zero). Operands without a cotangent stay null. Forward values
-        are read through `residual(value)`, which marks the values that the backward pass
-        reads.
+        Emits the cotangent of each operand for which `context.wanted` is true, given the
+        cotangents of the results (null stands for zero), and passes it to `context.set`.
+        An operand whose cotangent is not set has the cotangent zero. Values of the forward
+        pass are read through `context.residual`, which marks them as values to save.
       }],
       "::mlir::LogicalResult", "buildVJP",
       (ins "::cleave::VJPContext &":$context)>,
@@ -79,9 +79,9 @@ def LoweringInterface : OpInterface<"LoweringInterface"> {
     InterfaceMethod<"Returns the kind of kernel that the operation belongs to.",
                     "::cleave::KernelClass", "getKernelClass", (ins)>,
     InterfaceMethod<[{
-        Rewrites the operation into elementwise `arith` and `math`, `nn.broadcast`
-        and `nn.reduce`, the operations of generated kernels. These operations themselves,
-        and library calls, return failure and emit nothing.
+        Rewrites the operation into those that generated kernels consist of: elementwise
+        operations of `arith` and `math`, `nn.broadcast` and `nn.reduce`. Returns failure
+        and emits nothing if the operation is already one of them, or is a library call.
       }],
       "::llvm::FailureOr<::llvm::SmallVector<::mlir::Value>>", "decompose",
       (ins "::mlir::OpBuilder &":$builder), "", "return ::mlir::failure();">,

@@ -23,9 +23,9 @@ dist::Layout layoutOf(const TensorFactors &dims,
                       llvm::ArrayRef<dist::Axes> factorAxes);
 
 /// Returns whether equal tiles of a dimension can represent a split of its
-/// factors by the axes in `factorAxes`. A dimension of several factors must
-/// divide without padding, and a factor may be split only if all factors major
-/// to it are split into single elements.
+/// factors by the axes in `factorAxes`. If a dimension has several factors, the
+/// split must need no padding, and a factor may be split only if all factors
+/// major to it are split into single elements.
 bool isExpressible(const DimFactors &dim, const ShardingRule &rule,
                    llvm::ArrayRef<dist::Axes> factorAxes,
                    const dist::MeshAxes &mesh);
@@ -75,24 +75,27 @@ public:
   }
   llvm::ArrayRef<mlir::Value> localResults() const { return results; }
 
-  /// A dimension of an operand that was gathered: it is sharded, but every rank
-  /// reads more of it than its own tile and the adjacent tiles.
+  /// A dimension of an operand that had to be gathered: it is sharded, but
+  /// every rank reads more of it than its own tile and the adjacent tiles.
+  /// `bytes` is the size of the gathered operand, and `why` the reason for the
+  /// remark.
   struct Gather {
     unsigned operand = 0;
     int64_t dim = 0, factor = 0, bytes = 0;
     std::string why;
   };
-  /// Notes, for a remark to the user, that operand `operand` had to be gathered
-  /// along dimension `dim` over the axes of `factor`, and that `value` is the
-  /// gathered operand.
+  /// Records, for a remark to the user, that operand `operand` had to be
+  /// gathered along dimension `dim` over the axes of `factor`, and that `value`
+  /// is the gathered operand.
   void noteGather(unsigned operand, int64_t dim, int64_t factor,
                   mlir::Value value, std::string why);
   llvm::ArrayRef<Gather> gathers() const { return noted; }
 
-  // The functions from here on emit parts of a local form. This one returns the
-  // global index at which this rank's tile of a factor begins: tensor<i64>.
+  // The functions from here on emit operations of a local form. `offset`
+  // returns the global index at which this rank's tile of a factor begins:
+  // tensor<i64>.
   mlir::Value offset(int64_t factor);
-  /// Returns a tensor of `type` (integers) that holds, at each element, the
+  /// Returns a tensor of `type` in which each element has the value of its
   /// global index along dimension `dim`, which is split like `factor`.
   mlir::Value globalIndex(mlir::RankedTensorType type, int64_t dim,
                           int64_t factor);
@@ -102,9 +105,9 @@ public:
   mlir::Value masked(mlir::Value value, const TensorFactors &dims,
                      int64_t factor, FactorCombiner combiner);
   /// Returns `value`, whose dimensions have the factors `dims`, with the
-  /// padding of `factor` replaced by copies of the scalar `filler`. This only
-  /// saves work and is not needed for correct results, so the mask is not
-  /// marked with dist.pad_mask.
+  /// padding of `factor` replaced by copies of the scalar `filler`. It is for
+  /// callers that only save work by it and are correct without it, so the mask
+  /// is not marked with dist.pad_mask.
   mlir::Value filled(mlir::Value value, const TensorFactors &dims,
                      int64_t factor, mlir::TypedAttr filler);
   /// All-reduces a value over the axes of a factor; returns the value itself if
@@ -140,8 +143,8 @@ private:
 /// Returns the kind of reduction for a combiner other than None.
 dist::ReduceKind reduceKindOf(FactorCombiner combiner);
 
-/// Returns the identity of a combiner for an element type: 0, or the lowest or
-/// highest value.
+/// Returns the identity of a combiner for the element type of `type`: 0 for a
+/// sum, the lowest value for a maximum, the highest value for a minimum.
 mlir::TypedAttr identityOf(FactorCombiner combiner,
                            mlir::RankedTensorType type);
 

@@ -9,11 +9,12 @@
 
 namespace cleave {
 
-/// For a pattern that matches none of `parameters` (attributes of arguments),
-/// returns the text that follows "pattern
-/// '...'" in the error message. It states the number of parameters and the name
-/// nearest to the pattern, or the tied parameter that has a matching second
-/// name. `rule` says what a pattern matches.
+/// Returns the text that follows "pattern '...'" in the error message for a
+/// pattern that matches none of `parameters` (the attributes of the function's
+/// arguments). The text states the number of parameters, the first names,
+/// `rule` (what a pattern must match) and the name nearest to the pattern. If
+/// the pattern matches the second name of a tied parameter, the text says so
+/// instead.
 std::string
 describeNoMatch(llvm::StringRef pattern,
                 llvm::ArrayRef<mlir::DictionaryAttr> parameters,

@@ -1,5 +1,5 @@
-// The registration function of each interface's models; register.cpp calls all
-// of them.
+// Functions that register the implementations (external models) of each
+// interface. registerInterfaceModels in Interfaces.h calls all of them.
 
 #ifndef CLEAVE_INTERFACES_MODELS_H
 #define CLEAVE_INTERFACES_MODELS_H
@@ -10,8 +10,8 @@ class DialectRegistry;
 
 namespace cleave {
 
-// These models are in lib/Interfaces/Sharding, Derivative, Cost, Evaluate,
-// Lowering and Streaming.
+// The implementations are in the folders Sharding, Derivative, Cost, Evaluate,
+// Lowering and Streaming of lib/Interfaces.
 void registerShardingModels(mlir::DialectRegistry &registry);
 void registerDerivativeModels(mlir::DialectRegistry &registry);
 void registerCostModels(mlir::DialectRegistry &registry);

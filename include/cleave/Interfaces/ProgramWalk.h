@@ -13,14 +13,14 @@ namespace cleave {
 /// A unit attribute on functions for which code is generated.
 inline constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
 
-/// Returns the functions that are actions, which are neither kernels nor bodies
-/// of loops nor declarations: the actions of stage `stage`, or of all stages
-/// for -1.
+/// Returns the actions of stage `stage`, or of all stages if `stage` is -1. An
+/// action is a function that is not a kernel, the body of a loop or a
+/// declaration.
 llvm::SmallVector<mlir::func::FuncOp> actionsOf(mlir::ModuleOp module,
                                                 int64_t stage = -1);
 
-/// Returns the functions whose operations become commands: actions, and the
-/// bodies of loops that they run (rt.repeat).
+/// Returns the functions whose operations become commands of the runtime: the
+/// actions, and the bodies of the loops (rt.repeat) that the actions run.
 llvm::SmallVector<mlir::func::FuncOp> commandListsOf(mlir::ModuleOp module,
                                                      int64_t stage = -1);
 
@@ -28,8 +28,8 @@ llvm::SmallVector<mlir::func::FuncOp> commandListsOf(mlir::ModuleOp module,
 /// {-1} if the module has no stages.
 llvm::SmallVector<int64_t> stagesOf(mlir::ModuleOp module);
 
-/// Returns the block with the operations of an action or of the body of a loop,
-/// in order, including its return. These functions have one block.
+/// Returns the only block of a function that is an action or the body of a
+/// loop. The block ends with the function's return.
 inline mlir::Block &actionBody(mlir::func::FuncOp action) {
   return action.getBody().front();
 }

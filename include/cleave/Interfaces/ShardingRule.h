@@ -1,5 +1,5 @@
 // Sharding rules: how the dimensions of operands and results are made of
-// factors, and what each factor allows.
+// factors, and whether and how each factor may be split.
 //
 // Example: "bsh,hnd->bsnd" has the factors b, s, h, n, d. The dimensions of the
 // left operand are [b] [s] [h]; h is a reduction with combiner sum, while b, s,
@@ -57,8 +57,8 @@ struct Factor {
   bool unordered = false;
 };
 
-/// The factors of one dimension, major to minor; empty for a dimension of size
-/// 1 that is broadcast.
+/// The factors of one dimension, major to minor, as indices into
+/// ShardingRule::factors; empty for a dimension of size 1 that is broadcast.
 using DimFactors = llvm::SmallVector<int64_t, 2>;
 /// The factors of each dimension of a tensor.
 using TensorFactors = llvm::SmallVector<DimFactors, 4>;
@@ -78,8 +78,8 @@ struct ShardingRule {
   /// the operands in `linear`, as in arith.select. Then partial maxima or
   /// minima pass through the operation just as partial sums do.
   bool chooses = false;
-  /// Operands that the operation does not read and only waits for, so that they
-  /// may have any layout.
+  /// The operands that the operation does not read but only waits for. They may
+  /// have any layout.
   llvm::SmallVector<unsigned, 1> waited;
 
   /// Adds a factor and returns its index.
@@ -93,7 +93,7 @@ struct ShardingRule {
   llvm::ArrayRef<unsigned> groupOf(unsigned operand) const;
   /// Returns whether the operation adds `operand` to other operands.
   bool isTerm(unsigned operand) const { return groupOf(operand).size() > 1; }
-  /// Returns the operation's own rule, or the rule `replicated` if it has none.
+  /// Returns the operation's own rule, or replicated(op) if it has none.
   static ShardingRule of(mlir::Operation *op);
   /// Returns a rule that keeps every dimension of every operand and result
   /// unsplit.
@@ -101,8 +101,8 @@ struct ShardingRule {
 };
 
 /// Returns whether the factor is a reduction with combiner None. The operation
-/// combines all elements of such a factor while it runs, so it cannot run on a
-/// tile alone. The operations that its planLocal emits instead can.
+/// combines all elements along such a factor while it runs, so it cannot run on
+/// one tile alone, but the operations that planLocal emits in its place can.
 inline bool isJoint(const Factor &factor) {
   return factor.kind == FactorKind::Reduction &&
          factor.combiner == FactorCombiner::None;

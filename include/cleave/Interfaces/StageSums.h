@@ -20,21 +20,21 @@ struct StageSum {
     int part = 0; ///< the part of @update after which the sum takes place
     std::string operand, result;
   };
-  std::vector<int> stages;
+  std::vector<int> stages;       ///< the stages that take part in the sum
   bool isTied = false;           ///< sums the gradients of a tied parameter
   std::map<int, Member> members; ///< by stage
 };
 
-/// `@update` of a stage is split into functions, one after another, at its sums
-/// over stages. Returns the name of function number `part`, without the stage,
-/// such as "update.0".
+/// The `@update` of a stage is split at its sums over stages into functions
+/// that run one after another. Returns the name of function number `part`, such
+/// as "update.0", without the number of the stage.
 std::string updatePart(int part);
 
 /// Returns the sums over stages. All stages list their sums in the same order:
 /// the n-th sum over a set of stages is the same sum in each stage of the set.
 /// A stage lists sums over some of the stages before sums over all stages,
-/// because the latter read results of the former. `find` returns a stage's
-/// function by name, or null.
+/// because the latter read results of the former. `find` returns the function
+/// with the given name of a stage, or null if the stage has none.
 std::vector<StageSum> stageSums(
     int stages,
     llvm::function_ref<mlir::func::FuncOp(int stage, const std::string &name)>

@@ -33,8 +33,8 @@ struct Tensor {
   int64_t rank() const { return type.getRank(); }
 };
 
-/// Returns the value as an integer of `type`: i1 is 0 or 1, other types wrap as
-/// signed integers.
+/// Converts the value to the integer type `type`: i1 keeps the lowest bit (0 or
+/// 1), other types wrap around as signed integers.
 inline int64_t wrapInteger(mlir::Type type, int64_t value) {
   unsigned width = llvm::cast<mlir::IntegerType>(type).getWidth();
   if (width == 1)

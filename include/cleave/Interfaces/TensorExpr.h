@@ -1,7 +1,8 @@
-// Builds expressions over whole tensors, and from these, formulas. A formula
-// defines once what an operation computes. On one device it becomes a kernel.
-// If the operation reduces a sharded dimension, the formula becomes its
-// per-rank code: each reduction then also combines the results of the ranks.
+// Builds expressions over whole tensors, and formulas that consist of such
+// expressions. A formula defines what an operation computes, and is used twice.
+// On one device it becomes a kernel. If the operation reduces a sharded
+// dimension, the formula becomes the operation's per-rank code, in which each
+// reduction also combines the results of the ranks.
 
 #ifndef CLEAVE_INTERFACES_TENSOREXPR_H
 #define CLEAVE_INTERFACES_TENSOREXPR_H
@@ -12,8 +13,8 @@
 
 namespace cleave {
 
-/// Builds the operations that replace an nn operation. They work elementwise on
-/// tensors of one shape.
+/// Builds the operations that replace an nn operation: elementwise operations
+/// on tensors of equal shape, broadcasts and reductions.
 class TensorExpr {
 public:
   TensorExpr(mlir::OpBuilder &builder, mlir::Location loc)
@@ -57,14 +58,14 @@ public:
     return make<mlir::arith::OrIOp>(equal, nan);
   }
 
-  /// A splat of `value`, in the type of `like`.
+  /// Returns a tensor of the type of `like` with all elements equal to `value`.
   mlir::Value splat(mlir::Value like, double value) {
     return splat(typeOf(like), value);
   }
   virtual mlir::Value splat(mlir::RankedTensorType type, double value) {
     return nn::createSplat(builder, loc, type, value);
   }
-  /// A splat of an integer; unlike `splat` it is exact above 2^53.
+  /// Like `splat`, but for an integer, which may exceed 2^53 and stays exact.
   mlir::Value splatInt(mlir::RankedTensorType type, int64_t value) {
     return make<mlir::arith::ConstantOp>(mlir::DenseElementsAttr::get(
         type, builder.getIntegerAttr(type.getElementType(), value)));
@@ -91,15 +92,16 @@ public:
   }
 
   // Partitioning overrides the functions below for the case that dimension
-  // `dim` is sharded and the tensor is one tile of it. reduce removes the
-  // dimension `dim` by a reduction.
+  // `dim` is sharded and the tensor is one tile of it. `reduce` reduces over
+  // dimension `dim` and removes it.
   virtual mlir::Value reduce(nn::Combiner combiner, mlir::Value value,
                              int64_t dim);
   /// Returns the number of elements along dimension `dim`.
   virtual int64_t extent(mlir::Value value, int64_t dim) {
     return typeOf(value).getDimSize(dim);
   }
-  /// Returns integers of `type`: each element is its index along the dimension.
+  /// Returns a tensor of the integer type `type`, in which each element has the
+  /// value of its index along dimension `dim`.
   virtual mlir::Value index(mlir::RankedTensorType type, int64_t dim);
 
   mlir::OpBuilder &builder;

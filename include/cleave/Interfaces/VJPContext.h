@@ -1,4 +1,4 @@
-// The inputs and outputs of an operation's differentiation.
+// What an operation reads and sets when its derivative is built.
 
 #ifndef CLEAVE_INTERFACES_VJPCONTEXT_H
 #define CLEAVE_INTERFACES_VJPCONTEXT_H
@@ -7,13 +7,13 @@
 
 namespace cleave {
 
-/// One vector-Jacobian product. The operation reads the cotangents of its
-/// results, and sets the cotangents of the operands that are wanted.
+/// The vector-Jacobian product of one operation, which reads the cotangents of
+/// its results and sets the cotangents of those operands that are wanted.
 class VJPContext {
 public:
   virtual ~VJPContext() = default;
 
-  /// The builder that inserts into the backward pass.
+  /// Returns the builder that inserts the operations of the backward pass.
   virtual mlir::OpBuilder &builder() = 0;
   virtual mlir::Location loc() = 0;
 
@@ -29,8 +29,9 @@ public:
   /// wanted.
   virtual void set(unsigned operand, mlir::Value cotangent) = 0;
 
-  /// Returns the value that the backward pass must read in place of a value of
-  /// the forward pass: the value marked as saved (nn.save).
+  /// Returns the value that the backward pass must read in place of the value
+  /// `forward` of the forward pass, and marks `forward` as saved (nn.save) if
+  /// necessary.
   virtual mlir::Value residual(mlir::Value forward) = 0;
 
   /// Replaces an operation of the forward pass, whose derivative is being

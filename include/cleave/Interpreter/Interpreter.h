@@ -1,7 +1,7 @@
 // The reference interpreter: executes functions of nn and dist operations with
 // plain loops in double precision, for all ranks of a mesh in lockstep inside
-// one process. The interpreter is slow and simple, and is the reference of the
-// tests.
+// one process. The interpreter is slow and simple; tests compare the compiler's
+// results with it.
 
 #ifndef CLEAVE_INTERPRETER_INTERPRETER_H
 #define CLEAVE_INTERPRETER_INTERPRETER_H
@@ -16,7 +16,7 @@ namespace cleave {
 /// The tiles of one tensor on all ranks. A program without a mesh has one rank.
 using RankTensors = std::vector<Tensor>;
 
-/// A callback for each value that is computed, including arguments. Values
+/// A callback that receives each argument and each computed value. Values
 /// inside loops are reported once per iteration.
 using Observer = llvm::function_ref<void(mlir::Value, const Tensor &)>;
 
@@ -30,8 +30,9 @@ mlir::FailureOr<std::vector<Tensor>> interpret(mlir::func::FuncOp func,
 /// in its regions are not checked.
 bool hasReferenceSemantics(mlir::Operation *op);
 
-/// Runs the per-rank program `func` on all ranks of `mesh` at once, with
-/// `arguments[i][rank]` and results in the same form.
+/// Runs the per-rank program `func` on all ranks of `mesh` at once.
+/// `arguments[i][rank]` is the tile of argument i on a rank. The results have
+/// the same form.
 mlir::FailureOr<std::vector<RankTensors>>
 interpretRanks(mlir::func::FuncOp func, dist::MeshAttr mesh,
                llvm::ArrayRef<RankTensors> arguments);
@@ -39,7 +40,8 @@ interpretRanks(mlir::func::FuncOp func, dist::MeshAttr mesh,
 /// Returns the tiles of `whole` on every rank. Padding is NaN (for integers, a
 /// value far out of range), so that an operation that reads padding changes the
 /// result. With a partial sharding, the first rank of each group holds the
-/// value and the other ranks hold the identity.
+/// value, and the other ranks hold the identity of the reduction, such as 0 for
+/// a sum.
 RankTensors shardTensor(const Tensor &whole, dist::MeshAttr mesh,
                         dist::ShardingAttr sharding);
 

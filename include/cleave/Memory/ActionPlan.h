@@ -11,20 +11,20 @@
 
 namespace cleave::memory {
 
-/// Memory of one value, or of several values that share it.
+/// A range of memory that one value uses, or that several values share.
 struct Storage {
   int64_t bytes = 0;
   /// The size of the value that the storage was created for. `bytes` is larger
   /// if a view or a kernel also accesses memory beyond the value's last
   /// element.
   int64_t ownBytes = 0;
-  /// The positions in the block between which the storage is live; -1 means
-  /// before the first operation.
+  /// The positions (indices of operations in the function's block) from which
+  /// and up to which the storage is live; -1 means before the first operation.
   int64_t first = -1, last = -1;
   /// The position of the last operation before `last` that reads the storage.
   int64_t beforeLast = -1;
-  /// If the storage is a buffer of the boundary table (a named argument or
-  /// result), the index of this buffer; otherwise -1.
+  /// The index of the buffer in the boundary table, if the storage is the
+  /// buffer of a named argument or result; otherwise -1.
   int64_t boundary = -1;
   /// True if the storage is an argument that the function only reads, because
   /// no result is written to the argument's buffer.
@@ -39,14 +39,14 @@ struct Storage {
 /// Where a value is stored.
 struct Place {
   int64_t storage = -1;
-  int64_t offset = 0; // bytes into the storage
+  int64_t offset = 0; // in bytes from the start of the storage
   /// True if the offset is the same on all ranks.
   bool fixed = true;
-  /// The largest offset that a rank has.
+  /// The largest offset on any rank.
   int64_t lastOffset = 0;
 };
 
-/// Buffers begin at multiples of a cache line.
+/// Rounds up to a multiple of 64 bytes, a cache line, at which buffers begin.
 inline int64_t alignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class ActionPlan {
@@ -56,21 +56,22 @@ public:
   static mlir::FailureOr<ActionPlan> create(mlir::func::FuncOp func,
                                             const BoundaryTable &table);
 
-  /// All storages. A storage that was merged into another one has no offset of
-  /// its own.
+  /// All storages. A storage that was merged into another storage (isRoot
+  /// returns false for it) has no offset of its own.
   std::vector<Storage> storages;
   bool isRoot(int64_t storage) const { return parent[storage] == storage; }
   mlir::func::FuncOp func;
 
   /// Returns the storage index and the byte offset of a value.
   Place placeOf(mlir::Value value) const;
-  /// Returns the index of the command at a position. If the operation at this
-  /// position is not a command (a view, for example), returns the index of the
-  /// next command.
+  /// Returns the index of the command at a position in the function's block. If
+  /// the operation at this position does not become a command of the runtime
+  /// (a view, for example), returns the index of the next command.
   int64_t commandAt(int64_t position) const { return commands[position]; }
   int64_t numCommands() const { return commands.back(); }
 
-  /// Assigns offsets to transient storages; returns the bytes needed.
+  /// Assigns offsets to all storages that are not in the boundary table.
+  /// Returns the number of bytes that they need together.
   int64_t pack();
 
 private:

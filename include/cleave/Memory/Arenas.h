@@ -7,10 +7,11 @@
 
 namespace cleave {
 
-/// The bytes of the arenas of a program without pipeline stages.
+/// The sizes in bytes of the two arenas of a program without pipeline stages:
+/// `state` has the named buffers, `transient` the temporary values of actions.
 struct PlannedArenas {
   int64_t state = 0, transient = 0;
-  /// The most memory that a rank needs.
+  /// Returns the memory that a rank needs, in bytes.
   int64_t peak() const { return state + transient; }
 };
 /// Reads the arena sizes of a module. Reports an error if rt-plan-memory has

@@ -1,8 +1,9 @@
-// The boundary table lists the buffers that have a name outside of the program.
+// The boundary table lists the buffers of a program that have a name: those of
+// the arguments and results of its functions.
 //
-// Functions of the logical program name their arguments and results with
-// `nn.name` and `nn.role`. Arguments and results with equal name and role share
-// one buffer in all functions.
+// The attributes `nn.name` and `nn.role` name an argument or result. All
+// arguments and results with equal name and role, in all functions, share one
+// buffer.
 
 #ifndef CLEAVE_MEMORY_BOUNDARYTABLE_H
 #define CLEAVE_MEMORY_BOUNDARYTABLE_H
@@ -30,16 +31,18 @@ struct BoundaryBuffer {
   mlir::RankedTensorType globalType;
   /// The attributes of the argument or result, merged over all functions.
   mlir::DictionaryAttr attrs;
-  /// The size of the buffer and, after memory is planned, its offset: in arena
-  /// 0 or, for a value with a slot class, in the memory of its microbatch.
+  /// The size of the buffer in bytes and, once memory is planned, its offset in
+  /// arena 0. If slot() is not empty, the offset is instead relative to the
+  /// memory of the value's microbatch.
   int64_t bytes = 0, offset = -1;
-  /// Returns the slot class of a value that one action of a pipeline schedule
-  /// stores for later actions. The value has a copy for each microbatch in
-  /// flight, and the slot class, such as "recv_f:W", names the first and the
-  /// last action for which a copy is kept. Empty for all other values.
+  /// Returns the text of the attribute `pipe.slot`, such as "recv_f:W". A value
+  /// that one action of a pipeline schedule stores for later actions has this
+  /// attribute, and has a copy for each microbatch in flight; the text names
+  /// the first and the last action for which a copy is kept. Empty for all
+  /// other values.
   llvm::StringRef slot() const;
-  /// Returns whether a host reads or writes the buffer. If several versions of
-  /// a parameter are stored, the host sees the first one.
+  /// Returns whether a host may read or write the buffer. If several versions
+  /// of a parameter are stored, the host accesses the first one.
   bool isVisible() const {
     return slot().empty() || role == nn::Role::Parameter;
   }
@@ -47,22 +50,24 @@ struct BoundaryBuffer {
 
 class BoundaryTable {
 public:
-  /// Collects the buffers of all functions or, with `stage`, of the functions
-  /// of this stage only. Reports an argument or result without name and role,
-  /// or with a type or sharding that differs from another function's.
+  /// Collects the buffers of all functions or, if `stage` is not -1, of the
+  /// functions of this stage only. Reports an error for an argument or result
+  /// that has no name or role, or whose type or sharding differs from that of
+  /// another argument or result with the same name and role.
   static mlir::FailureOr<BoundaryTable> collect(mlir::ModuleOp module,
                                                 int64_t stage = -1);
 
-  /// Collects the arguments and results of the body of a loop.
+  /// Collects the buffers of the arguments and results of a loop's body.
   static mlir::FailureOr<BoundaryTable> ofBody(mlir::func::FuncOp body);
 
-  /// Collects the buffers that a host sees, over all stages: each name and role
-  /// once, without values that are only passed from action to action.
+  /// Collects the buffers of all stages that a host may read or write, each
+  /// name and role once. Values that are only passed from action to action are
+  /// left out.
   static mlir::FailureOr<BoundaryTable> visible(mlir::ModuleOp module);
 
   std::vector<BoundaryBuffer> buffers;
 
-  /// Returns the index of the buffer of an argument or result.
+  /// Return the index in `buffers` of the buffer of an argument or result.
   int64_t find(llvm::StringRef name, nn::Role role) const;
   int64_t ofArgument(mlir::func::FuncOp func, unsigned index) const;
   int64_t ofResult(mlir::func::FuncOp func, unsigned index) const;
@@ -75,7 +80,8 @@ private:
   llvm::StringMap<int64_t> byKey, byBuffer;
 };
 
-/// The bytes of a tensor of static shape; an i1 element takes one byte.
+/// Returns the size in bytes of a tensor of static shape; an i1 element takes
+/// one byte.
 int64_t bytesOfType(mlir::Type type);
 
 } // namespace cleave

@@ -1,4 +1,5 @@
-// Converts library calls to the runtime's descriptors, without addresses.
+// Converts library calls of the rt dialect to the runtime's descriptors, which
+// do not contain the addresses of operands yet.
 
 #ifndef CLEAVE_MEMORY_LIBRARYCALLS_H
 #define CLEAVE_MEMORY_LIBRARYCALLS_H
@@ -12,8 +13,8 @@ namespace cleave {
 /// the runtime does not support.
 mlir::FailureOr<program::DType> dtypeOf(mlir::Type element);
 
-/// Returns the runtime's descriptor of a library call, with sizes, strides and
-/// epilogue. The caller sets the offsets of views.
+/// Return the runtime's descriptor of a library call, with sizes, strides and
+/// epilogue. If an operand is a view, the caller sets its offset.
 program::Gemm describe(rt::GemmOp op);
 program::GroupedGemm describe(rt::GroupedGemmOp op);
 program::Attention describe(rt::AttentionOp op);

@@ -8,17 +8,19 @@ include "mlir/Pass/PassBase.td"
 def DistChunkProductsPass : Pass<"dist-chunk-products", "::mlir::ModuleOp"> {
   let summary = "Decompose exposed collectives and their products into chunks that overlap";
   let description = [{
-    Runs on per-rank programs. It decomposes an exposed collective (a gather that products read, or a
-    reduction of a product) and its products into chunks, along a dimension that neither the collective
-    nor the products combine (usually the samples). While one chunk is computed, the next chunk is
-    gathered, or the previous one is reduced (Wang et al., "Overlap Communication with Dependent
-    Computation via Decomposition in Large Deep Learning Models", ASPLOS 2023, for rings). Products that
-    lead only to weight gradients can hide a later collective; a collective that they hide is not
-    decomposed.
+    Runs on per-rank programs. The pass decomposes an exposed collective and the matrix products next to
+    it into chunks. The collective is an all-gather whose result only products read, or a reduction of
+    the result of a product. The chunks are taken along a dimension that neither the collective nor the
+    products combine (usually the samples). While one chunk is computed, the next chunk is gathered, or
+    the previous chunk is reduced (Wang et al., "Overlap Communication with Dependent Computation via
+    Decomposition in Large Deep Learning Models", ASPLOS 2023, for rings). A collective is not exposed,
+    and so not decomposed, if earlier products take as long as the collective and no other product needs
+    their results, as is the case for weight gradients (see `rt-overlap`).
 
-    The pass uses two or four chunks if three conditions hold: by the cost model of `cluster` this saves
-    at least a tenth of the collective's time; the collectives of all chunks together take at most 1.5
-    times as long as the original collective; and chunks are contiguous in memory.
+    The pass uses two or four chunks if three conditions hold: according to the cost model (which reads
+    the file `cluster`), this saves at least a tenth of the collective's time; the collectives of all
+    chunks together take at most 1.5 times as long as the original collective; and chunks are contiguous
+    in memory.
 
     Before:
     ```mlir
@@ -52,13 +54,15 @@ def DistChunkProductsPass : Pass<"dist-chunk-products", "::mlir::ModuleOp"> {
 }
 
 def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
-  let summary = "Compute while rows of tokens are exchanged with their experts";
+  let summary = "Overlap computation with the exchange of tokens (expert parallelism)";
   let description = [{
-    Runs on per-rank programs. It moves later operations that do not depend on an exchange of rows
-    (`dist.all_to_all_v`) to before the first reader of the exchange: shared experts, and weight
-    gradients in the backward pass. Only library calls and the operations that they need are moved. The
-    pass stops when the moved operations take as long as the exchange according to the cost model of
-    `cluster`. `rt-split-async` then starts the exchange before them and waits for it after them.
+    Runs on per-rank programs. An exchange (`dist.all_to_all_v`) sends tokens to the ranks of their
+    experts, or sends the results back. The pass moves later operations that do not depend on the
+    exchanged tokens to before the first operation that reads them: shared experts and, in the backward
+    pass, weight gradients. It moves only library calls, such as matrix products, and the operations
+    that compute their operands. It stops when the moved operations take as long as the exchange,
+    according to the cost model (which reads the file `cluster`). `rt-split-async` later starts the
+    exchange before the moved operations and waits for it after them.
 
     Before:
     ```mlir
@@ -91,14 +95,15 @@ def DistOverlapExpertsPass : Pass<"dist-overlap-experts", "::mlir::ModuleOp"> {
 def DistBucketPass : Pass<"dist-bucket", "::mlir::ModuleOp"> {
   let summary = "Merge collectives into buckets";
   let description = [{
-    Runs on per-rank programs. Independent collectives of one kind, group and
-    purpose become one, unless an operation that reads one of them would have to
-    wait for a later one. A bucket has at most `bucket` bytes. With `bucket` =
-    0, a bucket has as many bytes as its links transfer in 20 times their
-    latency (both from `cluster`), but at least 256 KiB and at most 25 MiB.
-    Because of this limit, ranks can compute the operands of the next bucket
-    while a bucket is sent. The order of collectives is the same on all ranks,
-    before and after.
+    Runs on per-rank programs. Independent collectives of the same kind, group
+    and purpose are merged into one collective (a bucket), unless an operation
+    that reads the result of one of them would then have to wait for the
+    operands of a later one. A bucket has at most `bucket` bytes. If `bucket` is
+    0, it has at most as many bytes as the links of the group transfer in 20
+    times their latency (both read from the file `cluster`), but this limit is
+    at least 256 KiB and at most 25 MiB. Because buckets are limited, ranks can
+    compute the operands of the next bucket while a bucket is sent. The order of
+    collectives is the same on all ranks, before and after the pass.
 
     Before:
     ```mlir

@@ -15,29 +15,31 @@ namespace cleave {
 #include "cleave/Partition/Passes.h.inc"
 
 struct PartitionOptions {
-  /// Report where every sharding came from.
+  /// Whether remarks report where each sharding comes from.
   bool remarks = false;
-  /// Mesh axes over which parameters, and over which activations, stay gathered
-  /// from the forward to the backward pass instead of being gathered again.
+  /// The mesh axes over which gathered parameters (`keepParameters`) and
+  /// gathered activations (`keepActivations`) are kept for the backward pass
+  /// instead of being gathered again.
   llvm::SmallVector<std::string> keepParameters, keepActivations;
-  /// Mesh axes over which dist-decompose replaces an all-gather by a ring of
-  /// messages with one tile each.
+  /// The mesh axes over which dist-decompose replaces all-gathers by ring
+  /// attention, in which ranks pass on one tile at a time.
   llvm::SmallVector<std::string> rings;
-  /// auto | ring | gather: see dist-decompose.
+  /// "auto", "ring" or "gather": see the option `plan` of dist-decompose.
   std::string ringPlan = "auto";
-  /// The mesh axis that shards experts. Rows are sent to the ranks that hold
-  /// their experts, instead of gathering the experts' matrices on every rank.
+  /// The mesh axis that shards experts; empty for none. Tokens are sent to the
+  /// ranks that hold their experts, and the experts' matrices are not gathered.
   std::string experts;
-  /// Sets the size of the buffers for rows that are sent to experts: see the
-  /// option of dist-dispatch-experts.
+  /// Determines the size of the buffers for tokens that are sent to experts:
+  /// see the option `max-load` of dist-dispatch-experts.
   double maxLoad = 2.0;
-  /// auto | direct | hierarchical: see dist-dispatch-experts.
+  /// "auto", "direct" or "hierarchical": see the option `exchange` of
+  /// dist-dispatch-experts.
   std::string exchange = "auto";
-  /// Whether a collective that computation does not hide is cut into chunks
-  /// together with the matrix product next to it: see dist-chunk-products.
+  /// Whether an exposed collective and the matrix products next to it are
+  /// decomposed into chunks that overlap: see dist-chunk-products.
   bool chunks = false;
-  /// The path of the cluster.toml whose link speeds determine how reshards are
-  /// planned; if empty, the defaults hold.
+  /// The path of the cluster.toml that describes the links and the devices for
+  /// the cost models of the passes; if empty, default values are used.
   std::string cluster;
   /// Functions that add passes at two places of the pipeline: after the
   /// propagation of shardings, and before collectives are merged into buckets.

@@ -18,9 +18,9 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
     operations that move elements, then contractions. Shardings of priority 0 propagate before those of
     priority 1. If two tensors of an operation disagree, each keeps its sharding, and the sharding with
     which the operation needs to reshard the fewest bytes propagates further. The result of the pass
-    does not depend on the order of operations. Constants and index grids are not part of propagation,
-    because each layout in which they are read is computed separately. `dist-plan-ops` later decides
-    over which axes an operation gathers operands or gives partial results.
+    does not depend on the order of operations. Constants and index grids (`nn.iota`) take no part in
+    propagation, because they are computed anew in each layout in which they are read. `dist-plan-ops`
+    decides later over which axes an operation gathers its operands or computes partial results.
 
     Before:
     ```mlir
@@ -52,13 +52,13 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
 def DistSplitHandoversPass : Pass<"dist-split-handovers", "::mlir::ModuleOp"> {
   let summary = "Send values between pipeline stages in tiles where that is cheaper";
   let description = [{
-    Runs on a stage of a pipeline, between `dist-propagate` and `dist-plan-ops`. Activations and
-    cotangents cross stages. If such a value is replicated over several ranks of a stage, each rank
+    Runs on a stage of a pipeline, between `dist-propagate` and `dist-plan-ops`. Stages send each other
+    activations and cotangents. If such a value is replicated over several ranks of a stage, each rank
     would send the whole value. Instead, each rank can send a tile, and the receiving ranks all-gather
     the tiles. The pass compares two times by the cost model of docs/cluster.md: the time to send a tile
     to the next stage and to all-gather the tiles within that stage, and the time to send the whole
-    value. It chooses tiles if they take less time. The outermost dimension that divides evenly is
-    sharded, so tiles have no padding.
+    value. It chooses tiles if they take less time. The value is then sharded along the outermost
+    dimension that divides evenly, so that tiles have no padding.
 
     After the pass, an argument or result that is sent in tiles has the sharding of the tiles, and its
     attribute `pipe.inside` has its sharding inside the stage. One `dist.constrain` all-gathers the
@@ -110,13 +110,13 @@ def DistPlanOpsPass : Pass<"dist-plan-ops", "::mlir::ModuleOp"> {
     Before: every value has a sharding. After: every operation has a `dist.plan`. In this plan,
     `factors` lists the axes of each factor of the operation's sharding rule; these axes determine the
     layouts that the operands must have and the layouts in which results are computed. `carry` lists the
-    axes over which the operation reads partial sums and gives partial sums; the `dist.sharding` of such
-    a result is partial over these axes.
+    axes over which both the operands and the results are partial sums; the `dist.sharding` of such a
+    result is partial over these axes.
 
     If the shardings of an operation's operands and results agree, there is only one plan. Otherwise the
     pass compares all assignments of axes to factors by the time of resharding operands and results and
     the time of replicated computation. Partial sums pass through linear operations if no other
-    operation reads them, so that the sum of several partial sums is reduced only once.
+    operation reads them; for example, several partial sums are added first and then reduced once.
 
     Before:
     ```mlir
@@ -149,11 +149,11 @@ def DistPartitionPass : Pass<"dist-partition", "::mlir::ModuleOp"> {
     keep `dist.sharding` and gain `dist.global_type`, the type of the unsharded tensor. `dist.constrain`
     is gone.
 
-    Each operation emits its own per-rank form (ShardingRuleInterface::planLocal). If an operation needs
-    an operand in another layout than the operand has, a reshard precedes the operation; operations that
-    need the same layout share the reshard. The collectives of a reshard are found by a search over
-    layouts under the cost model of docs/cluster.md. A remark reports each gather of an activation that
-    no constraint requested, with its size and the operation that computes the activation.
+    Each operation emits its own per-rank form (ShardingRuleInterface::planLocal). If an operand does
+    not have the layout that the operation needs, a reshard (collectives that change the layout) is
+    inserted before the operation; operations that need the same layout share one reshard. A search over
+    layouts under the cost model of docs/cluster.md finds its collectives. A remark reports each gather
+    of an activation that no constraint requested, with its size and the operation that is its source.
 
     Before:
     ```mlir
@@ -196,16 +196,16 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     added to a value that is not partial; a reduction over an axis over which its operand is not
     partial, or is partial with another kind of reduction; operands sharded on different dimensions by
     one axis, or by axes in different orders; tiles combined with an unsharded value; tiles gathered in
-    another order than they were sliced; a result that differs from its `dist.sharding`.
+    another order than that in which they were sliced; a result that contradicts its `dist.sharding`.
 
     For each dimension that is padded, the pass computes the global size, the axes over which it is
     sharded, and the value of the padding in the last tiles. These are errors:
-    - An operation sums padding, takes a maximum over it, or reads it by index or as part of a row,
-      although the value of the padding is not the identity of the operation (such as 0 for a sum).
+    - A reduction includes padding whose value is not its identity (such as 0 for a sum).
+    - An operation may read padding by index, or reads it as part of a whole row (such as a softmax).
     - A concatenation, a pad, a reshape or a reversal would put padding between elements.
     - A mask has another size, tile, dimension or order of axes than the tensor that it masks, or this
       tensor has no padding.
-    - A dimension has different global sizes in one operation, at a result, or in two loop iterations.
+    - Two operands, a result and its declared type, or two iterations of a loop disagree on a global size.
 
     Some properties are not proved, but errors in them are found by execution (`cleave check`): that a
     `dist.window` begins at the right element and that its `whole` is the size of the result computed
@@ -213,18 +213,18 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     in the padding); that values computed from a tile's offset (other than masks and indices into padded
     tables) are right; and whether a constant is a tile or unsharded.
 
-    Padding is not checked in a dimension if the program does not determine its unsharded size. This
-    concerns arguments without `dist.global_type`, and the results of scatters, of reshapes of tiles
-    with one element, and of a `dist.slice` whose tiles do not nest in the tiles that it slices. It also
-    concerns values computed from these, for example by a reshape that merges the dimension with others.
-    The value of padding becomes unknown to the pass if an operation computes with it, or if a loop or a
-    branch carries it. If one operand of a product is masked along a dimension, the other operand must
-    be masked as well if it is known to be padded; otherwise the elements of the other operand are
-    assumed to be finite.
+    The padding of a dimension is not checked if the program does not determine the dimension's
+    unsharded size. These are dimensions of arguments without `dist.global_type`; of the results of
+    scatters, of reshapes of tiles with one element, and of a `dist.slice` whose tiles do not nest in
+    the tiles that it slices; and of values computed from these, for example by a reshape that merges
+    dimensions. The value of padding becomes unknown to the pass if an operation computes with it, or a
+    loop or branch carries it. If one operand of a product is masked along a dimension, the other
+    operand must be masked, too, if it is known to be padded. If this is not known, its elements are
+    assumed to be finite, so that their products with the zeros of the mask are zero.
 
-    Before and After are the same. With the first dimension of %x split:
+    The pass does not change the program. With the first dimension of %x split:
     ```mlir
-    // Refused: exp of partial sums.
+    // Error: exp of partial sums.
     %0 = nn.reduce sum %x dims = [0] : tensor<2x6xf32> -> tensor<6xf32>
     %1 = math.exp %0 : tensor<6xf32>
     ```
@@ -241,7 +241,7 @@ def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
     rank reads only its own tile of the result. A slice into tiles is removed if the tiles are
     all-gathered again. Equal collectives of a block are merged. This merge does not keep a gathered
     value of the forward pass alive for the backward pass, because the all-gather of the backward pass
-    has another operand (a saved value).
+    has another operand (the result of an `nn.save`).
 
     Before:
     ```mlir
@@ -267,8 +267,8 @@ def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
     Each rank computes with its own tile, and the partial results are combined over the ranks (split-KV,
     as in Flash-Decoding; Dao et al., 2023). If another operand has the dimension unsharded, each rank
     takes the slice that belongs to its tile. If each rank reads only its own tile of a result with this
-    dimension, it computes only this tile. With P ranks, each rank computes 1/P of the operation, and
-    instead of its tile it sends about twice the bytes of the results (an all-reduce). The pass does
+    dimension, it computes only this tile. With P ranks, each rank computes 1/P of the operation. It
+    does not send its tile, but about twice the bytes of the results (in an all-reduce). The pass does
     nothing if the cost model says that gathering is faster.
 
     Before:
@@ -309,13 +309,13 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
     masks, bias), each rank takes in each step the slice that belongs to its present tile. Partial
     results are combined in each step. A result that has the dimension and was reduce-scattered, such as
     the gradient of the keys, is sent around the ring and accumulated on the way; each rank adds its own
-    contribution to its own tile last, which saves one step. With P ranks and tiles of K bytes a rank
-    sends (P - 1) K bytes in the forward and 2 (P - 1) K in the backward pass. If positions are the
-    indices in the sequence, steps with tiles that are outside of a sliding window are omitted.
+    contribution to its own tile last, which saves one step. With P ranks and tiles of K bytes, a rank
+    sends (P - 1) K bytes in the forward pass and 2 (P - 1) K bytes in the backward pass. If positions
+    are the indices in the sequence, steps with tiles that are outside of a sliding window are omitted.
 
-    `plan` = auto keeps the gather if it is modelled to be faster (short messages, whose latency the
-    compute of a step does not hide) and the gathered operand takes no more memory than the operation's
-    other operands and results.
+    With `plan` = auto, the gather is kept if two conditions hold: by the cost model it is faster (if
+    messages are short, the computation of a step does not hide their latency), and the gathered operand
+    takes no more memory than the operation's other operands and results.
 
     Before:
     ```mlir
@@ -345,35 +345,35 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
 }
 
 def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> {
-  let summary = "Dispatch rows to the ranks of their experts (expert parallelism)";
+  let summary = "Dispatch tokens to the ranks of their experts (expert parallelism)";
   let description = [{
     Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites each `nn.grouped_dot`
     whose matrices are gathered over `axis`, and each `nn.grouped_outer` whose result is scattered over
-    it. Instead of the matrices, rows are sent (expert parallelism; Lepikhin et al., 2020). There is one
-    row for each pair of a token and an expert that it chose. Each rank dispatches its rows to the ranks
-    of their experts (`dist.plan_rows`, then an exchange of the counts, then `dist.all_to_all_v`). These
-    ranks compute the product with their tile of matrices and send the results back to the ranks of the
-    tokens. Only rows are sent, no padding.
+    `axis`. Instead of the matrices, rows are sent (expert parallelism; Lepikhin et al., 2020). There is
+    one row for each pair of a token and an expert that the router chose for it. Each rank dispatches
+    its rows to the ranks of their experts (`dist.plan_rows`, then an exchange of the numbers of rows,
+    then `dist.all_to_all_v`). These ranks compute the product with their tile of matrices and send the
+    results back to the ranks of the tokens. Only rows are sent, no padding.
 
     For the rows from each other rank, a receive buffer has room for `max-load` times the number of rows
     with balanced routing. Rows that do not fit are sent afterwards through the same buffers, in further
     exchange rounds. The program has as many rounds as any routing can need, so no row is ever dropped.
-    Ranks exchange how many rows they send in each round, so that they agree on which rounds to skip.
-    Rows of the first round that the backward pass reads are saved on the ranks of the experts; rows of
-    further rounds are sent again in the backward pass, and values computed from them are recomputed.
+    Ranks tell each other how many rows they send in each round, so that all of them skip the same
+    rounds. If the backward pass reads rows, those of the first round are saved on the ranks of the
+    experts; those of further rounds are sent again, and values computed from them are recomputed.
 
-    Between products with the same ids, rows stay on the ranks of the experts: these ranks compute the
-    elementwise operations between the products and save the residuals, and a sum of several results is
-    sent back as one result. So a gated layer of experts exchanges rows twice in the forward pass
-    (before the first products and after the last one) and twice in the backward pass. Rows of padding,
-    whose ids a mask has replaced by -1, are not sent.
+    Between products that read the same `ids`, rows stay on the ranks of the experts: these ranks
+    compute the elementwise operations between the products and save the residuals, and a sum of several
+    results is sent back as one result. So a gated layer of experts exchanges rows twice in the forward
+    pass (before the first products and after the last one) and twice in the backward pass. Rows of
+    padding, whose ids a mask has replaced by -1, are not sent.
 
     If `axis` has links of two classes (`within` of the mesh), `exchange` says whether rows are sent
     directly to each rank or in two steps, between nodes and then within the node; `auto` selects the
-    faster way by the links of `cluster`. For two steps, the all-gather of the matrices is split into
-    one between nodes and one within nodes. First the all-gather between nodes is replaced by an
-    exchange of rows. The products on the received rows still all-gather matrices within the node, and
-    then this all-gather is replaced by a second exchange.
+    faster way by the link speeds in the file `cluster`. For two steps, the all-gather of the matrices
+    is split into one between nodes and one within nodes. First an exchange of rows replaces the
+    all-gather between nodes. The products on the received rows still read matrices that are gathered
+    within the node, and a second exchange of rows replaces this all-gather.
 
     Before:
     ```mlir
@@ -409,15 +409,15 @@ def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> 
 }
 
 def DistSortRowsPass : Pass<"dist-sort-rows", "::mlir::ModuleOp"> {
-  let summary = "Sort the rows of grouped products by expert";
+  let summary = "Sort the rows of grouped matrix products by expert";
   let description = [{
     Runs on per-rank programs. The rows that `nn.grouped_dot` and `nn.grouped_outer` read are sorted by
-    their ids, so that the rows that are multiplied with the same expert matrix are adjacent (the
-    permutation of MegaBlocks; Gale et al., 2022). All products with the same ids share one sort
+    expert id, so that the rows that are multiplied with the same expert matrix are adjacent (the
+    permutation of MegaBlocks; Gale et al., 2022). All products that read the same `ids` share one sort
     (`dist.sort_rows`). Elementwise operations between the products work in sorted order; a value is put
-    back in the original order only if another operation reads it. If a token has the same row for each
-    of its experts, the sorted rows are gathered directly from the rows of the tokens. Numerical results
-    do not change: rows are computed as before, and sums over the rows of a matrix keep their order.
+    back in the original order only for other operations. If a token has the same row for each of its
+    experts, the sorted rows are gathered directly from the rows of the tokens. Numerical results do not
+    change: rows are computed as before, and sums over the rows of one expert keep their order.
 
     Before:
     ```mlir
@@ -454,17 +454,17 @@ def ChooseResidualsPass : Pass<"nn-choose-residuals", "::mlir::ModuleOp"> {
     Runs on per-rank programs. A sharded parameter (or constant) is gathered right before the first
     operation that reads it; views of it are moved there, too. A parameter that both the forward and the
     backward pass read is gathered twice and freed in between. Its readers are divided at the longest
-    interval without a reader: the first gather serves the readers before this interval, the second
-    gather those after it. The operand of the second gather is an `nn.rematerialize`, which waits for
-    another operand of the first reader after the interval, so that the second gather cannot run
-    earlier. A parameter that the backward pass does not read (a bias) is gathered once.
+    interval without a reader: the readers before this interval use the first gather, those after it the
+    second. The operand of the second gather is an `nn.rematerialize`, which waits for another operand
+    of the first reader after the interval. So the second gather cannot run too early, which would
+    occupy memory. A parameter that the backward pass does not read (a bias) is gathered once.
 
     `keep-parameters` names axes over which parameters are gathered once and stay gathered (FSDP without
     resharding after the forward pass). `keep-activations` names axes over which the backward pass does
     not gather an activation again: instead of its tile, each rank saves the all-gathered activation.
 
-    To this pass, an operation belongs to the forward pass if a saved value depends on it, or a result
-    other than gradients and cotangents.
+    The pass takes an operation for a part of the forward pass if a saved value, or a result of the
+    function other than a gradient or a cotangent, depends on it.
 
     Before:
     ```mlir

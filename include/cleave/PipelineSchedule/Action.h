@@ -1,7 +1,8 @@
-// An action, that is, one entry in the list of a pipeline rank, in the grammar
-// of the CSV files of torch.distributed.pipelining: `0F3` is the forward pass
-// of stage 0 on microbatch 3, `1SEND_F3` sends the result of stage 1 for
-// microbatch 3 to the next stage, `0UNSHARD` gathers the parameters of stage 0.
+// An action is one entry in the ordered list of what a pipeline rank does. It
+// is written as in the CSV files of torch.distributed.pipelining: `0F3` is the
+// forward pass of stage 0 on microbatch 3, `1SEND_F3` sends the result of stage
+// 1 for microbatch 3 to the next stage, `0UNSHARD` gathers the parameters of
+// stage 0.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -22,14 +23,14 @@ using Error = ConfigError;
 template <typename T> using Result = ConfigResult<T>;
 
 enum class ActionKind {
-  F, // forward
-  I, // gradient of the stage's input
-  W, // gradients of its weights
-  B, // I and W as one action
+  F, // forward pass
+  I, // backward pass: the gradient of the stage's input
+  W, // backward pass: the gradients of the stage's weights
+  B, // complete backward pass: I and W as one action
   SendF,
   RecvF,
-  SendB, // sent by the stage whose input's gradient it is
-  RecvB, // received by the stage whose output's gradient it is
+  SendB, // sends the gradient of the stage's input to the previous stage
+  RecvB, // receives the gradient of the stage's output from the next stage
   Unshard,
   Reshard,
   ReduceGrad,
@@ -53,17 +54,17 @@ bool isReceive(ActionKind kind);
 inline bool isTransfer(ActionKind kind) {
   return isSend(kind) || isReceive(kind);
 }
-// Returns whether an action of this kind belongs to a microbatch. For
-// REDUCE_GRAD the microbatch is optional.
+// Returns whether an action of this kind has a microbatch. For REDUCE_GRAD the
+// microbatch is optional, and the result is false.
 bool hasMicrobatch(ActionKind kind);
 
 // "1SEND_F3".
 std::string print(const Action &action);
 Result<Action> parseAction(std::string_view text);
 
-// Parses a cell of a table. A cell is empty, or has one action, or has a group
-// of actions that run together, `(0F3;7B2)OVERLAP_F_B`. Returns the actions in
-// order.
+// Parses a cell of a schedule's CSV file. A cell is empty, or has one action,
+// or has a group of actions that run together, such as `(0F3;7B2)OVERLAP_F_B`.
+// Returns the actions in order.
 Result<std::vector<Action>> parseCell(std::string_view text);
 
 } // namespace cleave::pipeline

@@ -12,16 +12,16 @@
 
 namespace cleave::pipeline {
 
-// Draws a line per rank. If the times of all actions are multiples of the
-// shortest one, that shortest time is the unit: each column is one unit of
-// time, and a dot is a unit in which the rank is idle. Otherwise, each line
-// lists the rank's actions in order.
+// Draws a line per rank. If all actions start and end at multiples of the
+// duration of the shortest action, each column stands for this duration, and a
+// dot means that the rank is idle. Otherwise, each line lists the rank's
+// actions in order.
 std::string drawText(const Table &table, const Replay &replay);
 
-// Draws a row per rank and a rectangle per action. A rectangle shows the
-// microbatch; its colour depends on the kind of action, and its shade on the
-// position of the stage among the rank's stages. The SVG file is
-// self-contained.
+// Draws a row per rank and a rectangle per action. A rectangle is labelled with
+// the microbatch; its colour depends on the kind of action, and its shade on
+// whether the stage is the first of the rank's stages. Returns the contents of
+// a self-contained SVG file.
 std::string drawSvg(const Table &table, const Replay &replay);
 
 } // namespace cleave::pipeline

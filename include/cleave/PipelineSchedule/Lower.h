@@ -32,11 +32,11 @@ struct LoweredAction {
 // wait as `1WAIT_SEND_F3`.
 std::string print(const LoweredAction &action);
 
-// A pipeline schedule with transfers. The messages from one rank to another
-// form a channel: the sender's n-th send in a channel matches the receiver's
-// n-th receive. The wait of a receive ends when both the send and the receive
-// have started. The wait of a send may end only when the receiver has reached
-// the wait of its receive.
+// A pipeline schedule with transfers. All messages from one rank to another
+// form a channel: the n-th send in a channel matches the n-th receive. The wait
+// for a receive ends when both the send and the receive have started. The wait
+// for a send may end only when the receiver has reached its wait for the
+// receive.
 struct LoweredTable {
   std::string schedule;
   int ranks = 0, stages = 0, microbatches = 0;
@@ -46,28 +46,29 @@ struct LoweredTable {
 };
 
 struct LowerOptions {
-  // A receive is started this many compute actions before the action that reads
-  // its message; at least 0.
+  // How many compute actions before the action that reads a message its receive
+  // is started; at least 0.
   int lookahead = 1;
   // `times` and `spareSends` determine the maximum number of messages in flight
-  // for each stage and direction. It is the smallest number with which no rank
-  // waits for a send in a simulation with `times`, plus `spareSends`, because
-  // real times vary.
+  // for each stage and direction. This number is the smallest with which no
+  // rank waits for a send in a simulation with the times `times`, plus
+  // `spareSends` as a reserve, because real times vary.
   Times times;
   int spareSends = 1;
 };
 
 // Adds the transfers to the schedule: one message for each microbatch and
 // direction (forward and backward) between neighbouring stages on different
-// ranks. A send starts right after the action that computes its value, and its
-// wait is as late as the limit of messages in flight allows.
+// ranks. A send starts right after the action that computes the value. The wait
+// for the send is as late as the maximum number of messages in flight allows.
 Result<LoweredTable> lower(const Table &table,
                            const LowerOptions &options = {});
 
 // Reads a pipeline schedule that also has transfers, in the CSV format of
 // docs/pipeline.md: each line has the actions of one rank. If a line has both
-// `1SEND_F3` and `1WAIT_SEND_F3`, `1SEND_F3` only starts the transfer. Without
-// the wait, `1SEND_F3` blocks until the transfer is complete.
+// `1SEND_F3` and `1WAIT_SEND_F3`, then `1SEND_F3` only starts the transfer. In
+// a line without `1WAIT_SEND_F3`, it blocks until the transfer is complete.
+// `name` is the name of the file in error messages.
 Result<LoweredTable> readLoweredText(std::string_view text,
                                      const std::string &name);
 std::string writeLowered(const LoweredTable &table);
@@ -76,10 +77,10 @@ std::string writeLowered(const LoweredTable &table);
 // Slots
 //===----------------------------------------------------------------------===//
 
-// A kind of action that begins or ends the lifetime of a value. A complete
-// backward pass (B) counts as both of its halves, the gradient of the input (I)
-// and the gradients of the weights (W). A blocking transfer counts as both its
-// start and its wait.
+// An action, described by its kind, that begins or ends the lifetime of a
+// value. A complete backward pass (B) counts as both of its halves, the
+// gradient of the input (I) and the gradients of the weights (W). A blocking
+// transfer counts as both its start and its wait.
 struct Event {
   ActionKind kind = ActionKind::F;
   Phase phase = Phase::Run; // Start or Wait for a transfer, otherwise Run
@@ -88,11 +89,11 @@ struct Event {
 };
 
 // A value class: a value of a stage, which exists once for each microbatch. The
-// lifetime of a microbatch's value begins with an event of `first`: the first
-// one in this list that the rank has for the microbatch. The lifetime ends with
-// the latest event of `last` that the rank has for the microbatch. If the rank
-// has no event of one of the two lists, the microbatch has no such value.
-// Examples:
+// lifetime of a microbatch's value begins with the first event in the list
+// `first` that the rank's schedule contains for this microbatch. It ends with
+// that event of `last` that comes latest in the rank's schedule for this
+// microbatch. If the schedule contains no event of `first` or none of `last`,
+// the microbatch has no such value. Examples:
 //   input of a stage      {RecvF Start} to {W}
 //   residuals             {F} to {W}, or {F} to {I} and {I} to {W}
 //   output that is sent   {F} to {SendF Wait}
@@ -107,14 +108,15 @@ struct ValueClass {
 struct SlotPlan {
   int rank = 0;
   int valueClass = 0;      // index into the given value classes
-  int count = 0;           // number of slots: most values that live at once
-  std::vector<int> slotOf; // by microbatch; -1: it has no such value
+  int count = 0;           // number of slots: maximum number of live values
+  std::vector<int> slotOf; // by microbatch; -1: microbatch without the value
 };
 
-// Assigns a slot to each value. Returns a plan for each value class and each
-// rank that has values of this class, ordered by class and rank. Each value
-// gets the lowest free slot, so the number of slots is the peak number of live
-// values. Fails if the lifetime of a value would end before it begins.
+// Assigns a slot (memory of one value) to each value. Returns a plan for each
+// value class and each rank that has values of this class, ordered by class and
+// rank. Each value gets the lowest slot that is free at the start of its
+// lifetime, so the number of slots is the peak number of live values. Fails if
+// the lifetime of a value would end before it begins.
 Result<std::vector<SlotPlan>>
 assignSlots(const LoweredTable &table, const std::vector<ValueClass> &classes);
 

@@ -1,6 +1,6 @@
-// Simulates a table: it computes when every action starts and ends, how long
-// ranks are idle and how many activations they hold. A rank runs its actions in
-// order; an action starts when its inputs have arrived.
+// Simulates a pipeline schedule: computes when each action starts and ends, how
+// long the ranks are idle, and how many activations they hold. A rank runs its
+// actions in order; an action starts when its inputs have arrived.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -13,19 +13,20 @@
 
 namespace cleave::pipeline {
 
+// The durations of a stage's actions F, I, W and B for one microbatch.
 struct StageTimes {
   double f = 1, i = 1, w = 1;
   double b = -1; // below 0: i + w
   double backward() const { return b < 0 ? i + w : b; }
-  double of(ActionKind kind) const; // 0 for what does not compute
+  double of(ActionKind kind) const; // 0 for kinds that do not compute
 };
 
 struct Times {
-  std::vector<StageTimes> stage; // by stage; a missing one has the defaults
-  double transfer = 0;           // of one message between ranks
-  // If not empty, these replace `transfer`. Entry s of `fromBefore` is the time
-  // of a message from the previous stage to stage s; entry s of `fromEnd` is
-  // that of a message from the next stage to stage s.
+  std::vector<StageTimes> stage; // by stage; defaults for missing entries
+  double transfer = 0;           // time of one message between ranks
+  // Replace `transfer` for the stages for which they have an entry. Entry s of
+  // `fromBefore` is the time of a message from the previous stage to stage s;
+  // entry s of `fromEnd` is that of a message from the next stage to stage s.
   std::vector<double> fromBefore, fromEnd;
 
   static Times uniform(int stages, double f, double i, double w,
@@ -39,38 +40,40 @@ struct Span {
 };
 
 struct RankReplay {
-  double busy = 0;
-  double messages = 0;     // until messages from others arrived, in total
-  double waits = 0;        // of these, the time that the rank was idle
-  double spanIdle = 0;     // between its first and its last action
-  double makespanIdle = 0; // from the start of the step to its end
-  // The most activations that the rank holds at once, in units of the
-  // activations of one stage and microbatch. The fields count activations over
-  // different spans of time:
-  int peakInputs = 0;       // from F to the end of I (M_B)
-  int peak = 0;             // from F to the end of W (M_B before I, M_W after)
-  int peakB = 0, peakW = 0; // parts of `peak`
+  double busy = 0;         // time in which the rank computes
+  double messages = 0;     // transfer times of all messages to the rank
+  double waits = 0;        // part of `messages` in which the rank is idle
+  double spanIdle = 0;     // idle time between the first and the last action
+  double makespanIdle = 0; // idle time between start and end of the step
+  // The maximum number of activations that the rank holds at once; 1 stands for
+  // the activations of one stage and microbatch.
+  int peakInputs = 0; // if activations are held from F to the end of I
+  int peak = 0;       // if activations are held from F to the end of W
+  // At `peak`: activations that are held before I (M_B in the literature on
+  // zero-bubble schedules), and those that are held from I to W (M_W).
+  int peakB = 0, peakW = 0;
 };
 
 struct Replay {
   double makespan = 0;
   double bubble = 0;         // largest makespanIdle of a rank
   double spanBubble = 0;     // largest spanIdle of a rank
-  double bubbleFraction = 0; // idle over the total span, mean of the ranks
-  double bubbleOfIdeal = 0;  // idle over busy
+  double bubbleFraction = 0; // makespanIdle over makespan, mean of all ranks
+  double bubbleOfIdeal = 0;  // idle over busy time, summed over all ranks
   std::vector<RankReplay> rank;
-  std::vector<std::vector<Span>> spans; // as Table::actions
+  std::vector<std::vector<Span>> spans; // of the actions in Table::actions
 };
 
-// Simulates the table and returns all times. Fails if a rank waits for a
-// message that is never sent; the error names the actions. Only passes (F, I,
-// W, B) and transfers between adjacent stages on different ranks take time.
+// Simulates the schedule and returns all times. Fails if a rank waits for a
+// message that is never sent; the error names the actions at which ranks are
+// stuck. Only passes (F, I, W, B) and transfers between adjacent stages on
+// different ranks take time.
 Result<Replay> replay(const Table &table, const Times &times = {});
 
-// Returns the time of a step if many steps follow each other without a barrier:
-// a rank that has finished a step begins the next one at once. With a barrier
-// (such as a global gradient norm, for which all ranks must finish first), a
-// step takes the makespan.
+// Returns the time of a step if many steps follow each other without a barrier,
+// so that a rank that has finished a step begins the next one at once. With a
+// barrier between steps (such as the reduction of a global gradient norm, which
+// all ranks wait for), a step takes Replay::makespan.
 Result<double> stepWithoutBarrier(const Table &table, const Times &times = {});
 
 } // namespace cleave::pipeline

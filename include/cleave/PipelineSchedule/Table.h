@@ -27,16 +27,16 @@ struct Table {
   // The stages of each rank, ascending. A stage is on one rank; under Chimera
   // it is on two ranks, which divide the microbatches between them.
   std::vector<std::vector<int>> stagesOfRank;
-  std::vector<std::vector<Action>> actions; // of each rank; no transfers
+  std::vector<std::vector<Action>> actions; // by rank; without transfers
 
   // Returns the ranks that hold a stage, ascending.
   std::vector<int> ranksOfStage(int stage) const;
-  // The number of stages on the rank that has the most stages.
+  // Returns the maximum number of stages that a rank has.
   int chunks() const;
 };
 
-// The rank that runs a stage for a microbatch: rank[stage][microbatch], or -1
-// if the schedule has no forward pass (F) for this stage and microbatch.
+// `rank[stage][microbatch]` is the rank that runs the stage for the microbatch,
+// or -1 if the schedule has no forward pass (F) of this stage and microbatch.
 struct Placement {
   explicit Placement(const Table &table);
   std::vector<std::vector<int>> rank;
@@ -50,12 +50,12 @@ struct ScheduleSpec {
 };
 
 // Returns the names of the schedules that `generate` supports, in the order of
-// the documentation, and "custom", which stands for a schedule from a file.
+// docs/pipeline.md, and "custom", which stands for a schedule from a file.
 std::vector<std::string> scheduleNames();
 
-// Returns the number of stages per rank: `chunks`, or if `chunks` is 0 the
-// number that the schedule requires. Fails if the schedule does not support
-// `chunks`.
+// Returns the number of stages per rank, which is `chunks` or, if `chunks` is
+// 0, the number that the schedule requires. Fails if the schedule does not
+// support this number.
 Result<int> chunksOf(const std::string &schedule, int chunks);
 
 // Generates a schedule. Fails if the schedule does not support the numbers of
@@ -69,12 +69,14 @@ Result<Table> generate(const ScheduleSpec &spec);
 // REDUCE_GRAD reduces the gradients of a stage.
 struct ShardActions {
   bool reduce = true;               // REDUCE_GRAD after the last W of a stage
-  bool reducePerMicrobatch = false; // after every W instead
-  // Inserts UNSHARD before parameters are read, and RESHARD after their last
-  // reader or when other stages need the memory. F, I and B read parameters; W
-  // does if `weightsRead`.
+  bool reducePerMicrobatch = false; // REDUCE_GRAD after every W instead
+  // Inserts UNSHARD before the parameters of a stage are read, and RESHARD
+  // after their last reader or when another stage needs the memory. F, I and B
+  // read parameters; W reads them if Stage::weightsRead is true.
   bool unshard = false;
-  int gathered = 0; // most stages of a rank gathered at once; 0: all
+  // How many stages of a rank may have gathered parameters at the same time; 0:
+  // all stages.
+  int gathered = 0;
   // For each stage: whether it has gradients for REDUCE_GRAD, whether it has
   // parameters for UNSHARD and RESHARD, and whether its W (gradients of
   // weights) reads the gathered parameters. If `stages` is empty, all of this
@@ -86,9 +88,10 @@ struct ShardActions {
   std::vector<Stage> stages;
 };
 
-// Returns the schedule with the collectives of `options` added. If a stage is
-// on two ranks, both ranks take part in its gradient reductions. So the action
-// lists of both ranks end with these reductions, in the order of stages.
+// Returns the schedule with the collectives that `options` selects. If a stage
+// is on two ranks, both ranks take part in the reductions of its gradients. So
+// the action lists of both ranks end with these reductions, in the order of
+// stages.
 Result<Table> withShardActions(const Table &table, const ShardActions &options);
 
 // Repeats the schedule `steps` times without barriers between the steps.
@@ -103,6 +106,7 @@ std::vector<int> weightVersions(const Table &table);
 // separated by commas; empty cells are skipped. It is an error if a cell has a
 // transfer or an unknown action (the message names the row and the cell), if a
 // stage is on no rank, or if a stage has a microbatch twice or not at all.
+// `name` is the name of the file in error messages.
 Result<Table> readTable(const std::string &path);
 Result<Table> readTableText(std::string_view text, const std::string &name);
 std::string writeTable(const Table &table);

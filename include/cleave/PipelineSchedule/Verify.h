@@ -17,14 +17,15 @@ namespace cleave::pipeline {
 // One entry of the ordered list of what a rank does: a compute action, a
 // transfer or, if `communicator` is set, a collective of that communicator. For
 // a collective, the phase of `action` (start, wait, or both) is the phase of
-// the collective. If the collective belongs to an UNSHARD, RESHARD or
-// REDUCE_GRAD of the schedule, `action` has this kind. Otherwise, `action` has
-// a compute kind (F, I, W, B), which is ignored.
+// the collective. If the collective is an UNSHARD, RESHARD or REDUCE_GRAD of
+// the schedule, or a part of one, `action` has this kind. Otherwise, `action`
+// has a compute kind (F, I, W, B), which is ignored.
 struct Item {
   LoweredAction action;
   int communicator = -1; // index into Program::communicators
-  std::string what;      // "all_gather of wte"; equal on all ranks of it
-  std::string label;     // its name in error messages; "": `what`
+  // A text that all ranks of a collective must agree on: "all_gather of wte".
+  std::string what;
+  std::string label; // the collective's name in error messages; "": `what`
   // A number that matches the wait of a collective with its start on this rank.
   // It is not needed if waits are in the order of starts.
   int ticket = -1;
@@ -39,9 +40,10 @@ struct Item {
 
 std::string print(const Item &item);
 
-// The ranks of a group, in the group's order. A channel carries the messages
-// from ranks[0] to ranks[1]: the wait of a send ends when the receiver has
-// reached its wait, the wait of a receive ends when the send is started.
+// A group of ranks, in the group's order. If `channel` is true, it carries the
+// messages from ranks[0] to ranks[1]: the wait for a send ends when the
+// receiver has reached its wait, and the wait for a receive ends when the send
+// has started.
 struct Communicator {
   std::string name;
   std::vector<int> ranks; // of the whole mesh
@@ -52,7 +54,7 @@ struct Communicator {
 // read from the compiled stage.
 struct StageTraits {
   bool reduces = true;     // has gradients for REDUCE_GRAD
-  bool weightsRead = true; // its W reads what UNSHARD gathers
+  bool weightsRead = true; // its W reads the parameters that UNSHARD gathers
 };
 
 // The program that is verified: for each rank of the whole mesh, the ordered
@@ -62,7 +64,7 @@ struct Program {
     int pipeline = 0; // index on the pipeline axis
     int replica = 0;  // number of the pipeline that the rank belongs to
     std::vector<Item> items;
-    int peak = -1; // expected peak of activations held (F to W); -1: unknown
+    int peak = -1; // expected RankReplay::peak (activations); -1: unknown
   };
   int stages = 0, microbatches = 0;
   std::vector<Communicator> communicators;
@@ -70,16 +72,17 @@ struct Program {
   std::vector<StageTraits> traits; // by stage; defaults for missing entries
 };
 
-// Return the program of a single pipeline, whose mesh has no other axis. The
-// second function also sets the expected peaks of activations, which are those
-// of the simulated schedule (replay).
+// Return the program of a schedule on a mesh that has only the pipeline axis.
+// The second function also sets Rank::peak, to the peaks of `replay`, which is
+// a simulation of the same schedule.
 Program programOf(const LoweredTable &table);
 Program programOf(const LoweredTable &table, const Replay &replay);
 
+// An item of the program at which a rule is violated.
 struct Place {
-  int rank = 0;     // of the whole mesh
-  size_t index = 0; // in the rank's list
-  std::string text; // the action, as printed
+  int rank = 0;     // rank of the whole mesh
+  size_t index = 0; // index of the item in the rank's list
+  std::string text; // the printed item
 };
 
 struct Finding {
@@ -87,7 +90,7 @@ struct Finding {
   // "reduction", "shard", "collective", "replicas", "peak" or "deadlock"; for
   // command lists also "slot".
   std::string rule;
-  std::string message; // a sentence; names the actions at fault
+  std::string message; // a sentence that names the actions at fault
   std::vector<Place> places;
 };
 

@@ -1,5 +1,5 @@
-// The verifier for pipeline programs in the runtime's format, that is, for the
-// command lists of the ranks.
+// The verifier for pipeline programs in the runtime's format, in which each
+// rank has a list of commands.
 //
 // Plain C++: no LLVM, no exceptions.
 
@@ -21,8 +21,8 @@ namespace cleave::pipeline {
 // collectives in the same order, every start has a wait, and there is no cycle
 // of waits. Also proves that no command writes memory that a transfer in flight
 // reads, and that no command accesses memory that a transfer in flight writes.
-// The proof covers those accesses of a command that are known; for an operand
-// of a kernel, only the first byte is known.
+// The proof covers only the bytes that a command is known to access. For an
+// operand of a kernel, only the first byte is known.
 //
 // Ranks are grouped into classes: all ranks of a class run the same command
 // list. So one rank represents its class in the proof: if there is a cycle of
@@ -35,14 +35,14 @@ std::vector<Finding> verify(const program::Program &program, size_t most = 20);
 Program programOf(const program::Program &program, const std::string &action);
 
 // The pipeline schedule from which the command lists of a training step were
-// generated. The ranks of class r of the program run the action list of rank r
-// of the schedule.
+// generated. Ranks of the program with the same command list form a class; the
+// ranks of class r run the action list of rank r of the schedule.
 struct StepOrigin {
   std::string action; // name of the function that runs a step
   LoweredTable table;
-  // For each arena, the size in bytes of a slot, the memory of one microbatch
-  // in flight. A missing entry or 0 means that the arena is not divided into
-  // slots.
+  // For each arena of the program, the size in bytes of a slot, which is the
+  // memory of one microbatch in flight. A missing entry or 0 means that the
+  // arena is not divided into slots.
   std::vector<int64_t> slotBytes;
 };
 
@@ -52,15 +52,15 @@ struct StepOrigin {
 // schedule states. A transfer without data is omitted by both sender and
 // receiver.
 //
-// Also proves that two microbatches never use the same slot (memory of one
-// microbatch in flight) of an arena at the same time. A microbatch uses its
+// Also proves that two microbatches never use the same slot of an arena (the
+// memory of one microbatch in flight) at the same time. A microbatch uses its
 // slot from the first to the last command that accesses the microbatch's values
 // in this arena.
 //
-// Each command has the action of the schedule to which it belongs as its label,
-// such as `0F3` (forward pass of stage 0, microbatch 3). A call with this label
-// must call the function for the forward pass of stage 0, whose name ends in
-// `.F.0`.
+// The label of each command is the schedule's action that the command is a part
+// of, such as `0F3` (forward pass of stage 0, microbatch 3). A call with the
+// label `0F3` must call the function for the forward pass of stage 0, whose
+// name ends in `.F.0`.
 std::vector<Finding> verifyStep(const program::Program &program,
                                 const StepOrigin &origin, size_t most = 20);
 

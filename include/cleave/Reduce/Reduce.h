@@ -2,8 +2,9 @@
 //
 // Reduces a failing program to fewer functions, results, operations, shardings
 // and mesh axes, and to smaller sizes, as long as it still fails. Unlike
-// mlir-reduce, this reducer handles names and shardings at function boundaries,
-// and dimensions that must have the same size by a sharding rule.
+// mlir-reduce, this reducer keeps the names and shardings of arguments and
+// results consistent between functions, and changes the sizes of dimensions
+// that a sharding rule connects together.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,14 +22,15 @@ namespace cleave::reduce {
 /// a module of functions, each with one block that ends with func.return.
 std::string cannotReduce(mlir::ModuleOp program);
 
-/// Returns the smallest failing program found. `fails` says whether a candidate
-/// that passed the verifier still fails; `program` itself must fail. `improved`
-/// is called with each program that is smaller than all before.
+/// Returns the smallest failing program found. `fails` returns whether a
+/// candidate, which has passed the MLIR verifier, still fails; it must be true
+/// for `program` itself. `improved` is called with each failing program that is
+/// smaller than all previous ones.
 mlir::OwningOpRef<mlir::ModuleOp>
 shrink(mlir::ModuleOp program, llvm::function_ref<bool(mlir::ModuleOp)> fails,
        llvm::function_ref<void(mlir::ModuleOp)> improved = nullptr);
 
-/// Returns the number of operations in functions, without terminators.
+/// Returns the number of operations in all functions, without terminators.
 size_t countOps(mlir::ModuleOp program);
 
 } // namespace cleave::reduce

@@ -8,41 +8,45 @@ include "mlir/Pass/PassBase.td"
 def MarkStagesPass : Pass<"pipe-mark-stages", "::mlir::ModuleOp"> {
   let summary = "Assign operations to the stages of a pipeline";
   let description = [{
-    An operation that depends on parameters and on inputs belongs to a stage, whose number is its
-    `pipe.stage`. Operations that depend on inputs alone (masks, position ids, rotary tables) or on
-    parameters alone (views of weights), and constants, belong to no stage; every stage that reads their
-    results computes them itself. Operations without readers are removed.
+    An operation that depends both on parameters and on inputs is assigned to a stage, whose number is
+    its attribute `pipe.stage`. Operations that depend on inputs alone (masks, position ids, rotary
+    tables) or on parameters alone (views of weights), and constants, are assigned to no stage; every
+    stage that reads their results computes them itself. Operations without readers are removed.
 
-    The operations of the training function (`@loss_train`, else `@loss`;
-    `@forward` in a module for inference) are put in a linear order. The pass
-    tries the program order and the order in which each operation comes as late
-    as possible, and uses the one that gives better stages. A cut point is a
-    position between two operations that has compute time on both sides. The
-    stages are consecutive ranges of operations in this order. Their boundaries
-    are chosen by these criteria, the most important one first:
+    The stages are determined in the training function: `@loss_train`, or
+    `@loss` if there is no `@loss_train`, or `@forward` in a module for
+    inference. Its operations are put in a linear order, and each stage is a
+    range of consecutive operations in this order. The pass tries two orders,
+    the program order and the order in which each operation comes as late as
+    possible, and uses the one that gives better stages. Stages are separated at
+    cut points, which are the positions in the order that have compute time both
+    before and after them. The cut points are chosen by these criteria, the most
+    important one first:
 
-    1. The slowest stage must take at most 20 % more than the least possible
-       time. The time of a stage is the time of its forward pass, by the cost
-       interface and the rates of the `cluster`, plus twice this time for the
-       gradients of operands that need one, plus the memory traffic of parameter
-       gradients.
+    1. The slowest stage must take at most 20 % longer than under the best
+       possible balance. The time of an operation is the time of its forward
+       pass (from CostInterface and the device's speed in the file `cluster`),
+       plus twice this time if the gradients of all its operands are needed, or
+       once if the gradient of only one of several operands is needed. To the
+       time of a stage, the memory traffic of its parameter gradients is added.
     2. The stages should send each other as few bytes as possible.
     3. The slowest stage should take as little time as possible.
     4. The bytes of the parameters should be spread evenly over the stages.
 
-    With `patterns`, one regular expression for each stage, an operation belongs
-    to the stage whose pattern matches its name or the name of a parameter that
-    it reads. A pattern matches a whole name, or a leading part that ends at a
-    `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`, and not `h.20`). Operations
-    that no pattern matches are placed in the stage for which the fewest bytes
-    are sent. With `patterns`, the pass tries a third linear order in addition
-    to the two orders above. The third order sorts the operations by stage,
-    where the stage of an operation is the first one that the patterns allow and
-    that does not precede the stages of its operands. A parameter that several
+    The option `patterns` gives one regular expression for each stage. An
+    operation is then assigned to the stage whose pattern matches its name or
+    the name of a parameter that it reads. A pattern matches a whole name, or a
+    leading part that ends at a `.` or `/` (`h\.[0-3]` matches `h.2.mlp.weight`,
+    and not `h.20`). Operations that no pattern matches are assigned such that
+    stages send each other the fewest bytes. With `patterns`, the pass tries a
+    third linear order in addition to the two orders above. It sorts the
+    operations by the first stage that the patterns allow and that does not
+    precede the stages of the operation's operands. A parameter that several
     stages read belongs to all these stages.
 
-    In functions other than the training function, an operation belongs to the stage of its operands, or
-    to the next stage that has the parameters that the operation reads.
+    In functions other than the training function, an operation is assigned to the latest stage of its
+    operands or, if this stage does not have the parameters that the operation reads, to the next stage
+    that has them.
 
     Before:
     ```mlir
@@ -90,17 +94,18 @@ def CutStagesPass : Pass<"pipe-cut-stages", "::mlir::ModuleOp"> {
     Cuts a model into the stages that `pipe-mark-stages` has assigned. Each function becomes one
     function of the same name in each stage, with the arguments that the stage reads. A value that a
     later stage reads is passed from stage to stage, up to the last stage that reads it: it is a result
-    of the stage that computes it and of each stage between, and an argument of each stage after the one
-    that computes it. Such a value is named `cut.S.K` if it is the K-th value, in program order, that is
-    passed from stage S to the next stage; in functions other than the training function, it is named
-    `FUNCTION.cut.S.K`. The role of the value is `activation`. It has `nn.batch_dim` and `nn.whole_call`
-    like inputs and outputs, `nn.position_dim` if a dimension counts the positions of the sequence, and
-    `pipe.differentiable` if the loss depends on a trained parameter through it.
+    of the stage that computes it, an argument of the last stage that reads it, and both an argument and
+    a result of the stages between these. The K-th value, in program order, that is passed from stage S
+    to the next stage is named `cut.S.K` or, in functions other than the training function,
+    `FUNCTION.cut.S.K`. Its role is `activation`. It has the attributes `nn.batch_dim` and
+    `nn.whole_call` like inputs and outputs, `nn.position_dim` if a dimension counts the positions of
+    the sequence, and `pipe.differentiable` if the loss depends on a trained parameter through it.
 
-    Results of `@loss` and `@loss_train` are results of the last stage; results of other functions are
-    results of the stage that computes them. If a stage would have no result of a function, the stage does
-    not have the function. Every stage has the training function, with all parameters of the stage. A
-    trained parameter of several stages lists them in `pipe.stages`.
+    Results of `@loss` and `@loss_train` become results of the last stage, except for accumulators.
+    These, and the results of other functions, become results of the stage that computes them. A stage
+    that would have no result of a function does not have the function. However, every stage has the
+    training function, with all parameters of the stage as arguments. If several stages have a trained
+    parameter, its attribute `pipe.stages` lists them.
 
     Before:
     ```mlir

@@ -1,6 +1,6 @@
-// Registers the passes of this folder by name, for tools and tests that run
-// pipelines from text. A header apart from Passes.h, because the registration
-// of passes is slow to compile.
+// Registers the passes of this folder by name, for tools and tests that parse
+// pass pipelines from text. This header is separate from Passes.h, because code
+// that registers passes is slow to compile.
 
 #ifndef CLEAVE_STAGE_REGISTERPASSES_H
 #define CLEAVE_STAGE_REGISTERPASSES_H

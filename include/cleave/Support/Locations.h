@@ -18,8 +18,9 @@ namespace cleave {
 /// field may be missing.
 struct NodeSource {
   std::string module; ///< path of the model's module: "blocks.0.qkv"
-  std::string file;   ///< of the model's source, as the exporter wrote it
-  unsigned line = 0;  ///< counted from 1; 0 if unknown
+  /// Path of the model's source file, as the exporter wrote it.
+  std::string file;
+  unsigned line = 0; ///< line number, counted from 1; 0 if unknown
 };
 
 /// Returns a location like
@@ -35,8 +36,8 @@ mlir::Location locationOf(mlir::MLIRContext *context, llvm::StringRef node,
 /// locations it is "".
 std::string describeLocation(mlir::Location location);
 
-/// Returns the same text for the source of a node. If the source has neither a
-/// module nor a line, the text is "".
+/// Like describeLocation, for a node that has no location yet. Without a
+/// module, the text is only "model.py:13"; without a line too, it is "".
 std::string describeSource(const NodeSource &source);
 
 /// Merges the names of layers that differ only in numbers into groups:

@@ -44,10 +44,10 @@ public:
   Messages &operator=(const Messages &) = delete;
 
   FoldedMessages errors, warnings, remarks;
-  /// True if an error is due to the machine (a full disk, a failing device),
-  /// not to the input.
+  /// True if any error was marked as due to the machine (markAsMachineFault),
+  /// such as a full disk or a failing device.
   bool isMachineFault = false;
-  /// True if an error is due to the input, wherever it was found.
+  /// True if any error was marked as due to the input (markAsInputFault).
   bool isInputFault = false;
 
 private:

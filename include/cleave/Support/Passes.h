@@ -18,8 +18,9 @@ namespace cleave {
 
 /// Runs the passes that `build` adds on the operation, usually a module.
 /// `phase`, such as "shard", names the passes in timing reports and in dumped
-/// files. `dumps` says whether the result is dumped; it is false for a single
-/// kernel.
+/// files. If `dumps` is true and the user asked for dumps
+/// (PassFlags::dumpInto), the result is written to a file; it is false for the
+/// passes that compile a single kernel.
 mlir::LogicalResult
 runPasses(mlir::Operation *op, llvm::StringRef phase,
           llvm::function_ref<void(mlir::OpPassManager &)> build,
@@ -47,8 +48,8 @@ public:
   /// NUMBER-PHASE.mlir.
   void dumpInto(const std::string &folder);
 
-  /// Returns whether `parse` got flags or `dumpInto` a folder, but no pass has
-  /// run. The user's settings then had no effect.
+  /// Returns whether the user gave settings (flags to `parse`, or a folder to
+  /// `dumpInto`) that had no effect, because no pass has run.
   bool areUnused() const;
 
   struct State;

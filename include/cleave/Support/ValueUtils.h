@@ -9,18 +9,18 @@
 
 namespace cleave {
 
-/// The type of a value, which must be a ranked tensor.
+/// Returns the type of a value, which must be a ranked tensor.
 inline mlir::RankedTensorType typeOf(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType());
 }
 
-/// The shape of a value that is a ranked tensor.
+/// Returns the shape of a value that is a ranked tensor.
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
   return typeOf(value).getShape();
 }
 
-/// The string attribute `key` of `attrs`, which may be null; empty if there is
-/// none.
+/// Returns the string attribute `key` of `attrs`, which may be null; empty if
+/// there is none.
 inline llvm::StringRef textOf(mlir::DictionaryAttr attrs, llvm::StringRef key) {
   auto value = attrs ? attrs.getAs<mlir::StringAttr>(key) : mlir::StringAttr();
   return value ? value.getValue() : llvm::StringRef();

@@ -23,7 +23,7 @@ struct PipelineSchedule {
 
 void setSchedule(mlir::ModuleOp module, const PipelineSchedule &schedule);
 
-/// Returns whether the module has the functions of pipeline stages.
+/// Returns whether the module contains functions of pipeline stages.
 bool isPipelined(mlir::ModuleOp module);
 
 /// Reads the module's schedule. Returns nullopt if the module has no stages.
@@ -39,8 +39,9 @@ pipeline::Result<pipeline::LoweredTable>
 lowerSchedule(const PipelineSchedule &schedule);
 
 /// Parses a slot class (attribute `pipe.slot`), which states the lifetime of a
-/// value: "recv_f:send_f,W" is from the receive to the later of send and W.
-/// Returns nullopt for slots with events that are not in a schedule.
+/// value by the actions of a schedule: a value with "recv_f:send_f,W" lives
+/// from the receipt of the activation until both its send and the action W have
+/// ended. Returns nullopt for slots with events that are not in a schedule.
 std::optional<pipeline::ValueClass> valueClassOf(int stage,
                                                  llvm::StringRef slot);
 

@@ -17,7 +17,8 @@ namespace cleave::target {
 /// The options with which a module was lowered.
 struct ProgramOptions {
   program::Device device = program::Device::Cpu;
-  int64_t threads = 1; ///< what scratch memory was sized for
+  /// The number of threads that scratch memory is sized for.
+  int64_t threads = 1;
   /// The maximum bytes of memory of a pipeline rank; 0 means no limit. Programs
   /// without a pipeline are checked by `rt-check-fit` instead.
   int64_t memoryLimit = 0;
@@ -60,13 +61,16 @@ struct ManifestInfo {
   /// artifact.
   std::string weightsFolder;
   std::string configJson = "{}";
-  int64_t batch = 0; ///< 0: the samples of a microbatch times microbatches
+  /// Samples per step; 0: samples per microbatch * microbatches.
+  int64_t batch = 0;
   int64_t microbatches = 1;
-  std::string labelsSource; ///< the array that is the labels; "": next tokens
-  /// The names of the arrays that inputs are read from, for inputs with a
-  /// different name.
+  /// Name of the labels' array; "": labels are the next tokens.
+  std::string labelsSource;
+  /// Maps an input to the name of the array that it is read from, if the
+  /// array's name differs from the input's.
   std::map<std::string, std::string> sources;
-  std::vector<std::string> unread; ///< inputs of the model that nothing reads
+  /// Inputs of the model that no operation reads.
+  std::vector<std::string> unread;
   std::map<std::string, std::string> bound; ///< see Manifest::bound
 };
 

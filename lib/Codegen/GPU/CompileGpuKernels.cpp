@@ -72,7 +72,8 @@ LogicalResult cleave::codegen::assemblePtx(StringRef ptx, StringRef arch,
   return success();
 }
 
-/// The help text of ptxas, which lists the architectures that it supports.
+/// Returns the help text of ptxas, which lists the architectures that it
+/// supports; "" if ptxas fails.
 static std::string helpOf(StringRef ptxas) {
   std::string reason;
   std::unique_ptr<TemporaryPath> folder =

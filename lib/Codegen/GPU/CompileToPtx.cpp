@@ -1,4 +1,4 @@
-// Compiles to PTX with LLVM's optimizer and code generator.
+// Compiles GPU kernels to PTX with LLVM's optimizer and code generator.
 
 #include "DeviceLibrary.h"
 #include "cleave/Codegen/GPU/GPU.h"
@@ -23,7 +23,7 @@
 using namespace mlir;
 using namespace cleave;
 
-/// The PTX version that supports an architecture.
+/// Returns the PTX version that supports an architecture.
 static StringRef featuresOf(StringRef arch) {
   return llvm::StringSwitch<StringRef>(arch)
       .Cases({"sm_100", "sm_100a", "sm_120"}, "+ptx86")
@@ -45,8 +45,9 @@ static std::unique_ptr<llvm::TargetMachine> machineOf(StringRef arch,
   if (!target)
     return nullptr;
   llvm::TargetOptions options;
-  // LLVM must not contract multiplications and additions, so that every
-  // operation rounds; formulas use fused multiply-add explicitly.
+  // LLVM must not contract multiplications and additions to fused
+  // multiply-adds: every operation must round; formulas use fused multiply-add
+  // explicitly.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, arch, featuresOf(arch), options, std::nullopt, std::nullopt,

@@ -62,8 +62,8 @@ Value GpuEmitter::axisIndices() {
 // Divisibility and uniformity of indices
 //===----------------------------------------------------------------------===//
 
-/// Returns a number that divides the index of the first lane of every vector; 0
-/// if that index is always 0.
+/// Returns a number that divides the index of the first lane of every vector
+/// (`lanes` consecutive elements); 0 if that index is always 0.
 int64_t GpuEmitter::divisorOf(const IndexExpr &index) const {
   int64_t divisor = std::abs(index.constant());
   for (auto [var, factor] : index.terms())
@@ -89,9 +89,9 @@ int64_t GpuEmitter::divisorOf(const IndexVar *var) const {
   llvm_unreachable("all kinds are covered");
 }
 
-/// Returns whether the variable has the same value in all lanes of a vector. If
-/// `base` increases by one from lane to lane, base / divisor is equal in all
-/// lanes if the vector length divides both the divisor and the first lane's
+/// Returns whether the variable has the same value in all lanes of a vector.
+/// For base / divisor, where `base` increases by one from lane to lane, this
+/// holds if the vector length divides both the divisor and the first lane's
 /// `base`.
 bool GpuEmitter::isUniform(const IndexVar *var) const {
   if (!(var->loops & lane->loops))
@@ -158,11 +158,10 @@ Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
                                       bytesOf(node->type)));
   }
   if (isContiguous(index) && !guardInLane) {
-    // A node may have a guard: a condition without which it must not read its
-    // index, which may be outside of the tensor. Where the guard is false, the
-    // vector at the beginning of the tensor is loaded instead, and its value is
-    // not used. This requires that the tensor is at least as long as the
-    // vector.
+    // A node may have a guard. Where the guard is false, the node's index may
+    // be out of range and must not be read. The vector at the beginning of the
+    // tensor is then loaded instead, and its value is not used. This requires
+    // that the tensor has at least the size of the vector.
     auto loaded = cast<RankedTensorType>(
         node->kind == Node::Kind::Table
             ? cast<DenseElementsAttr>(node->value).getType()
@@ -178,8 +177,8 @@ Value GpuEmitter::createLaneLoad(const Node *node, int copy, Value base,
                                   alignment);
     }
   }
-  // Loads lane by lane. Where the guard is false, the tensor's first element is
-  // loaded instead, because it always exists.
+  // Loads the lanes one by one. Where the guard is false, the tensor's first
+  // element is loaded instead, because it always exists.
   Value at = emitIndexLanes(index, copy);
   if (guard)
     at = arith::SelectOp::create(b, splat(guard), at,

@@ -17,7 +17,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::codegen;
 
-/// Describes the device limit that a plan exceeds; empty if it exceeds none.
+/// Returns a description of the limit of GPUs that a plan exceeds, such as its
+/// number of rows; "" if it exceeds none.
 static std::string limitOf(const kernels::KernelPlan &plan) {
   auto tooMany = [](int64_t count) { return count > INT32_MAX / 2; };
   if (plan.row && tooMany(plan.row->size))
@@ -43,8 +44,8 @@ cleave::codegen::emitGpuKernels(ModuleOp module) {
                     scf::SCFDialect, vector::VectorDialect, arith::ArithDialect,
                     math::MathDialect, memref::MemRefDialect>();
 
-  // Planning rewrites kernels, so it works on copies, with the meshes that they
-  // refer to.
+  // Planning rewrites kernels, so it works on copies of them. The copied module
+  // also needs the meshes that the kernels refer to.
   OwningOpRef<ModuleOp> copy = ModuleOp::create(module.getLoc());
   OwningOpRef<ModuleOp> emitted = ModuleOp::create(module.getLoc());
   OpBuilder b(emitted->getBodyRegion());

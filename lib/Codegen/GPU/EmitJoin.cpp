@@ -12,9 +12,10 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// The number of loads that a thread has in flight in a sum.
+/// The number of loads that a thread issues before it adds the first of them.
 static constexpr int64_t kLoadsAtOnce = 8;
-/// A thread's sum of more terms than this is computed in blocks, for accuracy.
+/// If a thread sums more terms than this, it sums blocks of terms first, for
+/// accuracy.
 static constexpr int64_t kLongSum = 128;
 
 /// Returns the value of another thread of the warp, the one with this thread's
@@ -100,10 +101,10 @@ void GpuEmitter::joinRow(ArrayRef<nn::Combiner> combiners,
   within(warps);
 }
 
-/// Emits the loop of a sequential reduction: a reduction for which a thread
-/// iterates over the terms itself. If several threads share the reduction, each
-/// of them iterates over every launch.sequence-th term. An iteration of the
-/// loop computes several terms, so that their loads overlap.
+/// Emits the loop of a sequential reduction, in which one thread iterates over
+/// the terms. If several threads share the reduction, each of them iterates
+/// over every launch.sequence-th term. An iteration of the loop computes
+/// several terms, so that their loads overlap.
 SmallVector<Value> GpuEmitter::runSequence(const IndexVar *sequence,
                                            ArrayRef<Value> start,
                                            SequenceStep step,
@@ -163,7 +164,7 @@ void GpuEmitter::joinSequence(ArrayRef<const Reduction *> group, int copies,
       Value &buffer = sequenceBuffers[storageOf(element)];
       if (!buffer)
         buffer = workgroupBuffer(element, block);
-      else // other threads may still read the buffer
+      else // wait: other threads may still read the buffer
         gpu::BarrierOp::create(b);
       storeWorkgroup(value, buffer, thread);
       for (int64_t half = launch.sequence / 2; half >= 1; half /= 2) {

@@ -2,12 +2,13 @@
 // table, deterministically and without atomics. An index gives the target row
 // of each update.
 //
-// Each warp owns every `classes`-th row of the table, and only this warp writes
-// these rows. The warp clears its rows, then reads the target rows of all
-// updates, 32 at a time, and adds the updates of its own rows one after the
-// other. So sums have a fixed order for any grid size. This has two costs: each
-// warp reads all indices (from the L2 cache), and the updates of one row are
-// sequential, so a table with few rows and many updates is slow.
+// Each warp owns the table's rows with the same remainder modulo `classes`, and
+// only this warp writes these rows. The warp clears its rows, then reads the
+// target rows of all updates, 32 at a time, and adds the updates of its own
+// rows one after the other. So sums have a fixed order for any grid size. This
+// has two costs: each warp reads all indices (from the L2 cache), and the
+// updates of one row are sequential, so a table with few rows and many updates
+// is slow.
 
 #include "GpuEmitter.h"
 
@@ -73,9 +74,9 @@ void GpuEmitter::addRow(Value row, Value before) {
   });
 }
 
-/// Opens a scope that only warps with a number below `warps` execute. All
-/// threads of a warp execute it or none, because the warp's shuffles need all
-/// its threads.
+/// Opens a scope that only the first `warps` warps execute; `number` is the
+/// number of this warp. All threads of a warp execute it or none of them,
+/// because the shuffles in it need all threads of the warp.
 void GpuEmitter::enterWarp(Value number, int64_t warps) {
   if (warps % launch.rows != 0) {
     Value valid = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
@@ -99,8 +100,8 @@ void GpuEmitter::leaveWarp() {
 }
 
 /// Reads the target rows of the next 32 updates, from update `first` on, one in
-/// each lane (thread) of the warp. Also finds the updates of the rows that this
-/// warp owns, which are the rows with row % launch.classes == mine.
+/// each lane (thread) of the warp. Also finds which of these updates belong to
+/// rows that this warp owns: those with row % launch.classes == mine.
 GpuEmitter::Targets GpuEmitter::readTargets(Value first, Value mine) {
   const auto &scatter = plan.scatter;
   int64_t updates = scatter.update->size;
@@ -128,9 +129,9 @@ GpuEmitter::Targets GpuEmitter::readTargets(Value first, Value mine) {
   return {target, votes};
 }
 
-/// Adds the updates of the warp's own rows, for which `targets.votes` has a
-/// bit, one after the other. All lanes of the warp work on each update
-/// together.
+/// Adds those of the 32 updates that belong to the warp's own rows (their bits
+/// in `targets.votes` are set), one after the other. All lanes of the warp work
+/// on each update together.
 void GpuEmitter::addWanted(Value first, Targets targets, Value before) {
   const auto &scatter = plan.scatter;
   Type i32 = b.getI32Type();

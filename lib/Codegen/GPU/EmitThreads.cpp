@@ -33,7 +33,8 @@ void GpuEmitter::run() {
       b.getDenseI32ArrayAttr({static_cast<int32_t>(launch.block()), 1, 1}));
   func.setKnownGridSizeAttr(
       b.getDenseI32ArrayAttr({static_cast<int32_t>(launch.grid), 1, 1}));
-  // The alignments that a kernel assumes are also declared in its PTX.
+  // Declares in the kernel's PTX the alignments of its arguments that the
+  // kernel assumes.
   for (size_t i = 0; i <= count; ++i) {
     int64_t alignment = i == count              ? sizeof(int64_t)
                         : i < alignments.size() ? alignments[i]
@@ -63,10 +64,10 @@ void GpuEmitter::run() {
   gpu::ReturnOp::create(b);
 }
 
-/// The thread number in a block is (share * rows + rowInBlock) * threads +
-/// inRow. `inRow` numbers the threads of a row, so that adjacent threads of a
-/// row are adjacent in a warp. `share` numbers the threads that share a
-/// sequential reduction.
+/// Computes a thread's numbers from its number in the block, which is (share *
+/// rows + rowInBlock) * threads + inRow. `inRow` numbers the threads of a row,
+/// so that adjacent threads of a row are adjacent in a warp. `share` numbers
+/// the threads that share a sequential reduction.
 void GpuEmitter::emitThreads() {
   auto number = [&](Value index) -> Value {
     return arith::IndexCastUIOp::create(b, b.getI32Type(), index);
@@ -247,8 +248,8 @@ void GpuEmitter::emitColumnLoop(const ColumnLoop &loop) {
 void GpuEmitter::emitStores(const ColumnLoop &loop) {
   if (loop.stores.empty())
     return;
-  // Barrier: another thread that shares the sum may still read the argument
-  // that the result overwrites.
+  // If an argument's memory is reused for the result, a thread that shares the
+  // sum may still read the argument. So all threads wait before the stores.
   if (launch.sequence > 1) {
     for (int copy = 0; copy < copyCount; ++copy)
       for (const Store &target : loop.stores)
@@ -332,15 +333,15 @@ void GpuEmitter::emitRows() {
     storeRow();
 }
 
-/// One thread of the row stores the results with one value per row.
+/// Stores the results with one value per row; one thread of the row does this.
 void GpuEmitter::storeRow() {
   // All values are computed before any store, because a store to one result may
   // overwrite an argument that another result depends on.
   for (const Store &target : plan.rowStores)
     emit(target.value);
   if (!plan.inPlace().empty()) {
-    // Barrier: other threads of the row may still read the argument that the
-    // result overwrites.
+    // If an argument's memory is reused for the result, other threads of the
+    // row may still read the argument. So they all wait before the stores.
     if (launch.threads > kWarp || launch.sequence > 1)
       gpu::BarrierOp::create(b);
     else if (launch.threads > 1)

@@ -18,8 +18,9 @@ namespace cleave::codegen {
 
 class GpuEmitter : NodeEmitter {
 public:
-  /// Emits function `name` at the end of `module`. `alignments` are the byte
-  /// alignments of operands and results; missing entries mean 16.
+  /// Prepares to emit the function `name`; run() emits it at the end of
+  /// `module`. `alignments` are the byte alignments of operands and results;
+  /// missing entries mean 16.
   GpuEmitter(const kernels::KernelPlan &plan, mlir::gpu::GPUModuleOp module,
              mlir::Location loc, llvm::StringRef name,
              llvm::ArrayRef<int64_t> alignments);
@@ -32,11 +33,10 @@ private:
   void emitThreads();
   void emitRows();
   void emitFlat();
-  /// A thread computes a row in vectors of elements, and unrolling emits the
-  /// code for several vectors in each iteration, called copies. Sets the loop
-  /// variables of copy number `copy` such that it computes vector number
-  /// `vector` of the row. If `partial` is true, also sets the condition that
-  /// the row has this vector.
+  /// Sets the loop variables of a thread so that copy number `copy` computes
+  /// vector number `vector` of the row. A copy is one of several vectors that
+  /// unrolling computes in one iteration. If `partial` is true, also sets the
+  /// condition that the row has this vector.
   void place(const kernels::Columns &columns, int copy, Value vector,
              bool partial);
   /// Emits `body` for all vectors of a row that a thread computes, `copyCount`
@@ -63,9 +63,9 @@ private:
   Value loadWorkgroup(mlir::Type element, Value buffer, Value index);
 
   // EmitScatter.cpp
-  /// 32 updates of a scatter, one per lane of the warp. `target` is the target
-  /// row of the lane's update. `votes` is equal in all lanes and has a bit for
-  /// each lane whose update is for a row that the warp owns.
+  /// 32 updates of a scatter, one per lane of the warp. `target` is the row to
+  /// which the lane's update is added. `votes` is equal in all lanes and has a
+  /// bit for each lane whose update belongs to a row that the warp owns.
   struct Targets {
     Value target, votes;
   };
@@ -77,7 +77,7 @@ private:
   void clearRows(Value first, Value before);
   void addRow(Value row, Value before);
   /// Returns the address of an element in the result of a scatter: in row
-  /// `row`, at the first column of the vector that copy `copy` computes.
+  /// `row`, at the first column of copy `copy` (a vector, see `place`).
   /// `before` is the index in the dimensions before the rows.
   Value tableRow(Value row, Value before, int copy);
   unsigned tableAlignment();
@@ -96,8 +96,8 @@ private:
   bool isStep(const IndexVar *var) const;
   int64_t divisorOf(const IndexExpr &index) const;
   int64_t divisorOf(const IndexVar *var) const;
-  /// Returns the alignment in bytes of a vector at `index` of an operand or
-  /// result.
+  /// Returns the alignment in bytes of an access to a vector at `index` of
+  /// operand or result number `source`.
   unsigned alignmentOf(const IndexExpr &index, mlir::Type element,
                        unsigned source);
   bool dividesNarrow() const override { return true; }
@@ -119,11 +119,11 @@ private:
 
   // Values of type i32 for this thread.
   Value block, thread; ///< block and thread number
-  Value inRow;         ///< number of the thread in its row
-  Value rowInBlock;    ///< number of the row in the block
+  Value inRow;         ///< number of the thread among those of its row
+  Value rowInBlock;    ///< number of the row among those of the block
   Value share;         ///< number among the launch.sequence threads of a sum
   Value chunk;         ///< number of the block among those that share a row
-  Value rowIsValid;    ///< condition; null if all rows are valid
+  Value rowIsValid;    ///< condition that the row exists; null if all do
 
   uint64_t copyLoops = 0; ///< loops whose variables differ between copies
   llvm::DenseMap<std::pair<unsigned, int>, Value> copyValues;

@@ -1,4 +1,4 @@
-// kernels-to-gpu: emits the kernel functions of a module as GPU kernels.
+// kernels-to-gpu: replaces the kernel functions of a module by GPU kernels.
 
 #include "cleave/Codegen/GPU/GPU.h"
 #include "cleave/Codegen/Passes.h"

@@ -8,9 +8,9 @@ using namespace cleave;
 using namespace cleave::codegen;
 using namespace cleave::kernels;
 
-/// kAccess is the bytes of one access, kKept the bytes of a row that a thread
-/// keeps in registers. If one warp computes the row, a thread keeps up to
-/// kKeptInWarp bytes, because a single warp needs no barrier.
+/// KAccess is the size of an access in bytes, kKept the size of the part of a
+/// row that a thread keeps in registers. If one warp computes the row, a thread
+/// keeps up to kKeptInWarp bytes, because a single warp needs no barrier.
 static constexpr int64_t kAccess = 16, kKept = 64, kKeptInWarp = 128;
 static constexpr int64_t kKeptInLargestBlock = 32; // elements
 static constexpr int64_t kBlock = 256, kLargestBlock = 1024;
@@ -76,8 +76,9 @@ private:
   void addColumns(int64_t wanted) {
     for (const ColumnLoop &loop : plan.loops) {
       int64_t lanes = wanted, size = loop.columns->lane->size;
-      // Each row must consist of whole vectors. A flat plan has one row, and
-      // the remainder at its end is done element by element.
+      // Each row must consist of whole vectors. A plan of shape Flat has one
+      // row with all elements; what remains after its last whole vector is
+      // computed element by element.
       bool flat = plan.shape == KernelPlan::Shape::Flat;
       while (flat ? lanes > size : size % lanes != 0)
         lanes /= 2;
@@ -98,14 +99,15 @@ private:
     return most;
   }
 
-  /// Chooses the launch of column sums: consecutive threads take consecutive
-  /// columns, and `sequence` threads share the rows of a sum.
+  /// Chooses the launch of sums over rows (of columns): consecutive threads
+  /// take consecutive columns, and `sequence` threads share the rows of a sum.
+  /// Returns false if threads should not share a sum.
   bool shareSequence() {
     int64_t elements = 0;
     for (const auto &[columns, entry] : launch.columns)
       elements = std::max(elements, rows * columns->count);
     elements = std::max(elements, rows);
-    int64_t width = 8; // threads along columns: at least a sector
+    int64_t width = 8; // threads along columns: at least a memory sector
     int64_t wanted = kAccess;
     for (const auto &[columns, entry] : launch.columns)
       wanted = std::min(wanted, entry.lanes);
@@ -159,9 +161,11 @@ private:
     while (threads < kLargestBlock && threads < vectors &&
            rows * threads < kEnoughThreads / 2)
       threads *= 2;
-    // Values that are passed from one loop to the next may exist only in
-    // registers. A thread of the largest block has 64 registers, and an element
-    // of any type takes one register.
+    // A value that one loop over the columns passes to a later one is kept in
+    // registers if a thread's part of the row is small enough. It must be kept
+    // if no result stores it (buffer.result < 0), because there is no other
+    // memory. A thread of the largest block has 64 registers, and each element
+    // is assumed to take one.
     int64_t elements = 0;
     for (const auto &[columns, entry] : launch.columns)
       elements =
@@ -202,8 +206,9 @@ private:
     return false;
   }
 
-  /// Returns the element size of an operand that is contiguous along rows but
-  /// not along columns; 0 if no operand is.
+  /// If the kernel reads a transposed operand, that is, one that is contiguous
+  /// along rows but not along columns, returns the size of its elements in
+  /// bytes; otherwise returns 0.
   int64_t transposedBytes() const {
     if (!plan.row)
       return 0;
@@ -245,8 +250,8 @@ private:
     }
     if (plan.shape == KernelPlan::Shape::Flat)
       threads = kBlock;
-    // A warp covers enough rows that its reads along rows fill whole memory
-    // sectors, as its writes along columns do.
+    // With a transposed operand, a warp covers so many rows that its reads
+    // along rows fill whole memory sectors, as its writes along columns do.
     if (int64_t bytes = transposedBytes())
       threads = std::min<int64_t>(bytes, llvm::PowerOf2Ceil(vectors));
     bool alone = overwritesRowValues();
@@ -280,7 +285,7 @@ private:
     entry.kept = entry.vectors <= 8 * kWarp;
     entry.copies = entry.kept ? ceilDiv(entry.vectors, kWarp) : 4;
     launch.threads = kWarp;
-    // Each warp reads all indices, so only as many warps are launched as keep a
+    // Each warp reads all indices, so there are only as many warps as keep a
     // device busy.
     int64_t classes = 1, before = plan.scatter.before->size;
     while (classes * 2 <= plan.scatter.rows &&

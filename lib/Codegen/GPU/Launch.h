@@ -25,8 +25,8 @@ struct ColumnLaunch {
   int64_t lanes = 1;   ///< elements per access
   int64_t vectors = 1; ///< accesses per row, without a remainder
   int64_t copies = 1;  ///< vectors that a thread handles at a time
-  /// True if a thread holds all its vectors of the row in registers, from one
-  /// loop over the columns to the next.
+  /// True if a thread keeps its vectors of the row in registers from one loop
+  /// over the columns to the next.
   bool kept = true;
 };
 

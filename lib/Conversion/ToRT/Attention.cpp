@@ -9,7 +9,8 @@
 using namespace mlir;
 using namespace cleave;
 
-/// Inserts a group dimension into the view of a key or value.
+/// Inserts the dimension g (query heads per KV head), of size 1 and stride 0,
+/// into the view of a key or value.
 static StridedView withGroup(StridedView view) {
   view.sizes.insert(view.sizes.begin() + 3, 1);
   view.strides.insert(view.strides.begin() + 3, 0);
@@ -36,8 +37,8 @@ struct Extras {
 };
 } // namespace
 
-/// Returns the view (offset, stride of the batch, stride of the position) of a
-/// tensor of shape [s] or [b, s].
+/// Returns the base of a tensor of shape [s] or [b, s] (a number per position)
+/// with its view: offset, stride of the batch, stride of the position.
 static Extra indexed(Value value) {
   StridedView view = traceView(value, /*throughBroadcasts=*/true);
   Extra extra = {view.base, {view.offset}};
@@ -47,8 +48,8 @@ static Extra indexed(Value value) {
   return extra;
 }
 
-/// Returns the view of positions or segments, converted to i64, the type that
-/// commands require.
+/// Like `indexed`, for positions or segments. Converts them to i64 first, the
+/// type that commands require.
 static Extra wideIndexed(OpBuilder &b, Location loc, Value value) {
   RankedTensorType type = typeOf(value);
   if (!type.getElementType().isInteger(64))

@@ -57,9 +57,10 @@ static CollectivePattern reduceScatter(dist::ReduceScatterOp op) {
   return pattern;
 }
 
-/// A block is the data that one member sends to another. The block's outer
-/// dimensions are those before the split dimension at the sender, and those
-/// before the concatenated dimension at the receiver.
+/// Returns the pattern of an all-to-all. A block is the data that one member
+/// sends to another. The block's outer dimensions are those before the split
+/// dimension at the sender, and those before the concatenated dimension at the
+/// receiver.
 static CollectivePattern allToAll(dist::AllToAllOp op, int64_t members) {
   CollectivePattern pattern{rt::CollectiveKind::AllToAll};
   for (unsigned i = 0; i < op->getNumOperands(); ++i) {

@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-/// The data movement of a collective for each operand.
+/// The data movement of a collective. `layouts` has an entry for each operand.
 struct CollectivePattern {
   rt::CollectiveKind kind;
   rt::Reduce reduce = rt::Reduce::Sum;
@@ -20,8 +20,8 @@ struct CollectivePattern {
   std::vector<program::Exchange> exchanges;
 };
 
-/// Returns the pattern of a collective among `members` ranks. Fails if no
-/// command performs it.
+/// Returns the pattern of a collective among `members` ranks. Fails if the
+/// runtime has no command for it.
 mlir::FailureOr<CollectivePattern>
 patternOf(dist::CollectiveOpInterface op, dist::MeshAttr mesh, int64_t members);
 

@@ -1,7 +1,7 @@
 // Expands convolutions and pools into strided slices, one per element of the
 // window. The slices are concatenated (im2col) for one matrix product, or
-// combined elementwise. The input's gradient is the sum of the scattered
-// slices.
+// combined elementwise. For the gradient of the input, the gradients of the
+// slices are scattered back to their positions and added.
 
 #include "SelectLibrary.h"
 
@@ -14,8 +14,9 @@ namespace {
 
 using Sizes = SmallVector<int64_t>;
 
-/// The elements of a window. `input` and `output` are the types of the input
-/// and the output, with shape [n, c, spatial...].
+/// Slices of the input, one per element of the window (a tap). `input` and
+/// `output` are the types of the input and the output, with shape [n, c,
+/// spatial...].
 class Taps {
 public:
   template <typename Op>
@@ -46,7 +47,8 @@ public:
                              APFloat(value));
   }
 
-  /// Returns the slice of a padded input that has element `k` of every window.
+  /// Returns the slice that contains, for every window of a padded input, its
+  /// element number `k`.
   Value tap(Value padded, ArrayRef<int64_t> k) {
     Sizes offsets(2, 0), steps(2, 1),
         shape(typeOf(padded).getShape().take_front(2));
@@ -59,8 +61,8 @@ public:
                                offsets, shape, steps);
   }
 
-  /// Scatters element `k` of every window to its position in the input; other
-  /// elements are zero.
+  /// The inverse of `tap`: returns a tensor of the input's shape that has
+  /// element `k` of every window at its position; other elements are zero.
   Value place(Value value, ArrayRef<int64_t> k) {
     for (size_t s = 0; s < k.size(); ++s) {
       int64_t dim = s + 2, count = typeOf(value).getDimSize(dim),
@@ -114,8 +116,9 @@ private:
   SmallVector<Sizes> all;
 };
 
-/// Lowers a convolution to matrix products. The labels of dimensions are n, g,
-/// c, m, k (of the window) and o (spatial).
+/// Lowers a convolution to matrix products. Dimensions are named n (samples), g
+/// (groups), c and m (input and output channels per group), k (element of the
+/// window) and o (output position).
 class Convolution {
 public:
   template <typename Op>
@@ -237,7 +240,8 @@ void cleave::expandPoolGrad(nn::PoolGradOp op) {
     for (ArrayRef<int64_t> k : taps.offsets())
       sum = taps.add(sum, taps.place(cotangent, k));
   } else {
-    // The first maximum in the window gets the cotangent.
+    // If several elements of a window are the maximum, the first one gets the
+    // cotangent.
     Value padded = taps.padded(op.getInput(), kLowest),
           best = largest(taps, padded);
     Value left = cotangent,

@@ -1,4 +1,4 @@
-// Selects convolution commands on devices that support them.
+// Replaces convolutions by commands on devices that have a library for them.
 
 #include "SelectLibrary.h"
 

@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace cleave;
 
-/// Returns the other operand of the binary operation `op`, if exactly one
-/// operand is `value`.
+/// If exactly one operand of the binary operation `op` is `value`, returns the
+/// other operand; otherwise returns null.
 static Value otherOperand(Operation *op, Value value) {
   if (op->getNumOperands() != 2)
     return {};
@@ -33,8 +33,9 @@ static std::optional<double> splat(Value value) {
   return std::nullopt;
 }
 
-/// Moves the product to the position of the fused operation, where all operands
-/// of that operation are defined.
+/// Replaces the operation `op` by the product, into which it was fused. The
+/// product moves to the position of `op`, where all operands of `op` are
+/// defined.
 static void absorb(rt::GemmOp gemm, Operation *op) {
   gemm->moveBefore(op);
   op->getResult(0).replaceAllUsesWith(gemm.getC());
@@ -55,7 +56,7 @@ static bool fuseScale(rt::GemmOp gemm) {
   return true;
 }
 
-/// Returns the only reader of a value, or null if there are several.
+/// Returns the only reader of a value, or null if there is not exactly one.
 static Operation *readerOf(Value value) {
   return value.hasOneUse() ? *value.user_begin() : nullptr;
 }
@@ -110,8 +111,9 @@ static bool fuseBias(rt::GemmOp gemm, bool narrow) {
   return true;
 }
 
-/// Fuses the sum of C and another product (or a gradient accumulator) into the
-/// product, which then accumulates in the buffer of this operand.
+/// Fuses C + D, where D is the result of another product or a gradient
+/// accumulator, into the product that computes C. This product then adds to the
+/// buffer of D.
 static bool fuseSum(rt::GemmOp gemm) {
   auto add = dyn_cast<arith::AddFOp>(*gemm.getC().user_begin());
   if (!add || gemm.getAccumulator() ||
@@ -130,15 +132,15 @@ static bool fuseSum(rt::GemmOp gemm) {
         accumulates = role == nn::Role::Gradient;
   if (!accumulates)
     return false;
-  // `gemm` is the later of the two products; it accumulates into the result of
-  // the earlier one.
+  // `gemm` is the later of the two products. It adds to the buffer that the
+  // earlier one has written.
   gemm.getAccumulatorMutable().assign(other);
   absorb(gemm, add);
   return true;
 }
 
-/// Returns the activation that is computed from `value`; silu is found through
-/// its sigmoid.
+/// Returns the operation that computes an activation function of `value`; null
+/// if there is none. silu(x) is matched as x * sigmoid(x).
 static Operation *matchActivation(Value value, rt::Activation &kind) {
   for (Operation *user : value.getUsers()) {
     if (auto gelu = dyn_cast<nn::GeluOp>(user)) {
@@ -146,8 +148,8 @@ static Operation *matchActivation(Value value, rt::Activation &kind) {
                                                   : rt::Activation::GeluErf;
       return user;
     }
-    // arith.maximumf is not matched, because the library's relu turns NaN into
-    // 0, as maxnumf does, which would hide a diverged model.
+    // arith.maximumf is not matched, because the library's relu, like maxnumf,
+    // turns NaN into 0; this would hide that training has diverged.
     if (isa<arith::MaxNumFOp>(user)) {
       Value other = otherOperand(user, value);
       if (other && splat(other) == 0.0) {
@@ -168,7 +170,8 @@ static Operation *matchActivation(Value value, rt::Activation &kind) {
   return nullptr;
 }
 
-/// Fuses activation(C). C itself is also stored if it has other readers.
+/// Fuses activation(C) into the product that computes C. C itself is also
+/// stored if it has other readers.
 static void fuseActivation(rt::GemmOp gemm) {
   if (getElementTypeOrSelf(gemm.getC()) != getElementTypeOrSelf(gemm.getA()))
     return; // an unrounded product of bf16
@@ -208,9 +211,10 @@ static void fuseActivation(rt::GemmOp gemm) {
     sigmoid->erase();
 }
 
-/// Fuses C * gelu'(x), which is the cotangent of x, into the product that
-/// computes C. In bf16, the program rounds C, extends both factors, and rounds
-/// the result. The fused product rounds only the result.
+/// Fuses C * gelu'(x), the cotangent of x, into the product that computes C,
+/// which is the cotangent of gelu(x). In bf16, the program rounds C, extends
+/// both factors, and rounds the result. The fused product rounds only the
+/// result.
 static bool fuseDerivative(rt::GemmOp gemm) {
   Type element = getElementTypeOrSelf(gemm.getA());
   if (gemm.getActivation() != rt::Activation::None || gemm.getBias() ||
@@ -248,9 +252,10 @@ static bool fuseDerivative(rt::GemmOp gemm) {
   return true;
 }
 
-/// Returns whether `sum` reduces the rows of the matrix [rows, columns] that is
-/// the view `view` of `base`. This requires that its operand is dense in
-/// `base`, and that its result has the matrix's columns in order.
+/// Returns whether `sum` sums over the rows of a matrix of shape [rows,
+/// columns], which `view` describes as a view of `base`. This requires that its
+/// operand is dense in `base`, and that its result has the matrix's columns in
+/// order.
 static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
                         int64_t rows, int64_t columns) {
   Value input = sum.getInput();
@@ -270,8 +275,9 @@ static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
          view == ArrayRef<int64_t>({whole.offset, columns, 1});
 }
 
-/// Fuses the sums of the columns of an operand into the product. If the operand
-/// is a cotangent and C is a weight gradient, these sums are the bias gradient.
+/// Fuses `sum`, the sum of each column of an operand A^T or B, into the
+/// product. If the operand is a cotangent and C is a weight gradient, these
+/// sums are the bias gradient.
 static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
   auto type = cast<RankedTensorType>(sum.getType());
   if (!gemm.getBatch().empty() || gemm.getBias() ||
@@ -281,8 +287,7 @@ static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
       gemm.getDerivativeAt() ||
       type.getElementType() != getElementTypeOrSelf(gemm.getC()))
     return false;
-  // The sums run over the contracted dimension k, that is, over the rows of B
-  // or over the rows of A^T.
+  // The column sums run over the contracted dimension k: the rows of B or A^T.
   ArrayRef<int64_t> a = gemm.getAView(), b = gemm.getBView();
   int64_t m = gemm.getM(), n = gemm.getN(), k = gemm.getK();
   rt::SumsOf operand = rt::SumsOf::None;

@@ -1,10 +1,11 @@
 // Lowers contractions to matrix products.
 //
-// A label is a dimension of two or three of the tensors. A label of both
-// operands and the result is a batch dimension. A label of the left operand and
-// the result is called m, a label of the right operand and the result n, and a
-// label of both operands but not of the result k. Adjacent labels are merged if
-// the strides of all tensors allow this.
+// A label (of an einsum) names a dimension that two or three of the tensors (A,
+// B and the result C) have. A label of both operands and the result is a batch
+// dimension. A label of the left operand and the result is called m, a label of
+// the right operand and the result n, and a label of both operands but not of
+// the result k. Adjacent labels are merged if the strides of all tensors allow
+// this.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -12,8 +13,8 @@
 using namespace mlir;
 using namespace cleave;
 
-/// From this number of matrix-vector products in a batch, a generated kernel
-/// computes them on CUDA devices, instead of a library call.
+/// On CUDA devices, a batch of at least this many matrix-vector products is
+/// computed by a generated kernel instead of a library call.
 static constexpr int64_t kManyProducts = 32;
 
 namespace {
@@ -60,7 +61,7 @@ struct Contraction {
 
 } // namespace
 
-/// Merges adjacent dimensions that are contiguous in every tensor.
+/// Merges adjacent dimensions whose strides allow this in every tensor.
 static Dims merged(const Dims &dims) {
   Dims result;
   for (const Dim &inner : dims) {
@@ -77,8 +78,8 @@ static Dims merged(const Dims &dims) {
   return result;
 }
 
-/// Sorts labels by decreasing stride in one tensor, which is their order in
-/// memory.
+/// Returns the labels in the order in which the tensor has them in memory, that
+/// is, by decreasing stride.
 static std::string sortedBy(const Labelled &tensor, std::string labels) {
   llvm::stable_sort(labels, [&](char x, char y) {
     return tensor.stride(x) > tensor.stride(y);
@@ -99,7 +100,8 @@ static Labelled copied(OpBuilder &b, Location loc, Value value,
   SmallVector<int64_t> permutation;
   for (char label : storage)
     permutation.push_back(labels.find(label));
-  // The transpose makes the copy dense, even if it does not change the order.
+  // The transpose makes the copy dense. It is also needed if it does not change
+  // the order of dimensions.
   Value copy = nn::TransposeOp::create(b, loc, value, permutation);
   return {storage, denseView(copy)};
 }
@@ -130,8 +132,8 @@ struct ProductDims {
   }
 
   SmallVector<int64_t> batchSizes() const;
-  /// Returns the offset of a tensor, its batch strides, and the strides of its
-  /// matrices.
+  /// Returns a tensor's offset, its batch strides, and the strides of the row
+  /// and of the column of its matrices.
   SmallVector<int64_t> viewOf(const Labelled &tensor, int64_t Dim::*stride,
                               const Dim &row, const Dim &column) const;
 
@@ -141,8 +143,8 @@ struct ProductDims {
 
 } // namespace
 
-/// Removes the best dimension by the comparison `better` from `dims` and
-/// returns it. Returns a dimension of size 1 if `dims` is empty.
+/// Removes from `dims` the dimension that is the best by the comparison
+/// `better`, and returns it. Returns a dimension of size 1 if `dims` is empty.
 static Dim
 takeBest(Dims &dims,
          llvm::function_ref<bool(const Dim &dim, const Dim &best)> better) {
@@ -185,7 +187,8 @@ SmallVector<int64_t> ProductDims::viewOf(const Labelled &tensor,
   SmallVector<int64_t> entries = {tensor.view.offset};
   for (const Dim &dim : batch)
     entries.push_back(dim.*stride);
-  // The stride of a dimension of size 1 is never used; libraries expect 1.
+  // The stride of a dimension of size 1 is never used, but libraries check it:
+  // it must be 1, or the size of the other dimension if that is contiguous.
   auto last = [&](const Dim &dim, const Dim &other) {
     if (dim.size > 1)
       return dim.*stride;
@@ -198,7 +201,8 @@ SmallVector<int64_t> ProductDims::viewOf(const Labelled &tensor,
 
 namespace {
 
-/// Lowers one contraction. The caller replaces the operation.
+/// Lowers one contraction. Creates the new operations; the caller replaces the
+/// old one.
 class EinsumLowering {
 public:
   explicit EinsumLowering(nn::EinsumOp op);
@@ -214,8 +218,8 @@ public:
 private:
   void chooseSides();
   void classifyLabels();
-  /// Creates the elementwise product of the operands, with dimensions in
-  /// `order`, before the sum over contracted labels.
+  /// Creates the elementwise product of the operands, before the sum over
+  /// contracted labels. Its dimensions are those of `order`.
   Value multiply(StringRef order, RankedTensorType wide);
   Value spread(Value operand, StringRef own, StringRef order,
                RankedTensorType wide);
@@ -227,7 +231,8 @@ private:
   void copyB() {
     x.b = copied(b, loc, rhs, labels.rhs, x.batch + x.k + x.n, labelsOfCopyB);
   }
-  /// Stores the result densely, with its dimensions in this order.
+  /// Lets the product store its result densely, with the dimensions in this
+  /// order.
   void storeResult(std::string order);
   ProductDims arrange();
   Value createCommand(const ProductDims &dims);
@@ -260,8 +265,8 @@ EinsumLowering::EinsumLowering(nn::EinsumOp op)
   classifyLabels();
 }
 
-/// The innermost label of the result must be a label of the right operand (n).
-/// If it is not, the operands are swapped.
+/// Swaps the operands if the innermost label of the result is not a label of
+/// the right operand (n).
 void EinsumLowering::chooseSides() {
   for (char label : llvm::reverse(labels.result)) {
     if (x.size[label] == 1)
@@ -290,8 +295,9 @@ void EinsumLowering::classifyLabels() {
 }
 
 bool EinsumLowering::suitsLibrary(program::Device device) const {
-  // Without contraction, or with one dot product per batch entry, a library
-  // call is not faster than a kernel, which can be fused with other operations.
+  // If nothing is contracted, or the product is a batch of dot products, a
+  // library call is not faster than a kernel, which can be fused with other
+  // operations.
   bool rows = x.m.empty() && x.n.empty();
   // In a matrix-vector product, every element of the matrix is used only once,
   // so the tiles of a matrix library save no memory traffic. A GPU library
@@ -355,8 +361,8 @@ Value EinsumLowering::createGemm() {
   return createCommand(arrange());
 }
 
-/// Returns whether the contracted labels, in this order, can be merged into one
-/// dimension in A (if `ofA`) and in B (if `ofB`).
+/// Returns whether the contracted labels in the order `order` can be merged
+/// into one dimension, in A (if `ofA`) and in B (if `ofB`).
 bool EinsumLowering::isOneK(StringRef order, bool ofA, bool ofB) const {
   Dims dims = x.dims(order);
   for (Dim &dim : dims) {
@@ -366,9 +372,9 @@ bool EinsumLowering::isOneK(StringRef order, bool ofA, bool ofB) const {
   return merged(dims).size() <= 1;
 }
 
-/// The contracted labels need the same order in both operands. If they have
-/// different orders, the smaller operand that can take the other operand's
-/// order is copied.
+/// Chooses an order of the contracted labels, which must be the same in both
+/// operands. If the operands have different orders, copies the smaller operand
+/// whose order may change.
 void EinsumLowering::orderContracted() {
   x.k = sortedBy(x.a, x.k);
   if (isOneK(x.k, true, true))
@@ -397,7 +403,8 @@ void EinsumLowering::storeResult(std::string order) {
 }
 
 /// Copies operands, and changes the order of the result's dimensions, until
-/// each of the three matrices has a dimension with stride 1.
+/// each of the three matrices has a dimension with stride 1, as libraries
+/// require.
 ProductDims EinsumLowering::arrange() {
   ProductDims dims(x);
   if (!dims.hasUnitStrideA()) {

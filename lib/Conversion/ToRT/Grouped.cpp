@@ -1,8 +1,8 @@
 // Lowers grouped products to library calls on strided views. A grouped product
 // multiplies each row by one of several matrices, which the id of the row
-// selects. A broadcast row (a token that chose several experts) is read in
-// place. Also lowers the operation that computes the position of each (token,
-// choice) pair among the pairs with the same expert.
+// selects. A row that is broadcast (the token of several token-expert pairs) is
+// not copied. Also lowers the operation that computes the position of each
+// token-expert pair among the pairs with the same expert.
 
 #include "SelectLibrary.h"
 #include "Views.h"
@@ -18,8 +18,10 @@ static SmallVector<int64_t> readView(Value &value) {
   return viewEntries(view);
 }
 
-/// Replaces `op`. `left` and `other` are its operands, and `ids` has the number
-/// of a matrix for each row. The view of the matrices has shape [e, k, n].
+/// Replaces `op` by a library call. `left` and `other` are the operands of
+/// `op`, and `ids` has the number of a matrix for each row of `left`.
+/// `otherView` and `resultView` describe the matrices, [e, k, n], and the
+/// result.
 static LogicalResult select(Operation *op, Value left, Value other, Value ids,
                             bool outer, ArrayRef<int64_t> otherView,
                             ArrayRef<int64_t> resultView, int64_t e, int64_t k,

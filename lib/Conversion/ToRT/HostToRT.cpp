@@ -30,7 +30,8 @@ public:
   HostConverter(ModuleOp module, SymbolTable &symbols)
       : module(module), symbols(symbols), b(module.getContext()) {}
 
-  /// Converts one operation; if it is conditional, so are the new operations.
+  /// Converts one operation. If it is conditional (nn.when), so are the new
+  /// operations.
   LogicalResult convert(Operation *op) {
     Attribute when = op->getAttr(kWhenAttrName);
     Operation *before = op->getPrevNode(), *after = op->getNextNode();
@@ -107,19 +108,19 @@ private:
     return replace(call, op.getResults());
   }
 
-  /// A kernel may read (under a mask) beyond the end of an argument. Returns
-  /// the number of these elements for each argument. They exist if a dimension
-  /// is not divisible by the number of shards: the tiles of the last ranks may
-  /// then begin or end beyond the end of the dimension. If such a tile is
-  /// divided again, its tiles may be even further beyond.
+  /// Returns, for each argument of a kernel, how many elements beyond its end
+  /// the kernel may read (values that a mask then replaces). This happens if a
+  /// dimension is not divisible by the number of shards: the tiles of the last
+  /// ranks may then begin or end beyond the end of the dimension. If such a
+  /// tile is divided again, its tiles may be even further beyond.
   ArrayRef<int64_t> readBeyond(func::FuncOp kernel) {
     auto [entry, isNew] = beyond.try_emplace(kernel);
     SmallVector<int64_t> &elements = entry->second;
     if (!isNew)
       return elements;
     elements.assign(kernel.getNumArguments(), 0);
-    // For each value: the arguments that it depends on and, for each of these
-    // arguments, the maximum number of elements that are read beyond the
+    // Maps each value to the arguments that it depends on and, for each of
+    // them, to the maximum number of elements that are read beyond the
     // argument's end.
     llvm::DenseMap<Value, llvm::SmallMapVector<unsigned, int64_t, 4>> past;
     for (BlockArgument argument : kernel.getArguments())
@@ -169,8 +170,8 @@ private:
     return replace(constant, op.getResult());
   }
 
-  /// Converts reshape, slice and transpose: they become an alias if the
-  /// elements are contiguous, and otherwise a copy.
+  /// Converts reshape, slice and transpose. They become an alias of the operand
+  /// if the elements are contiguous, and otherwise a copy.
   LogicalResult place(Operation *op) {
     if (auto slice = dyn_cast<nn::SliceOp>(op);
         slice &&
@@ -227,8 +228,9 @@ private:
     return group;
   }
 
-  /// Converts the slice that is the rank's tile. The tile begins at index *
-  /// tile elements in the dimension, where the index is a sum over mesh axes.
+  /// Converts dist.slice, which returns the rank's tile of a value. The tile
+  /// begins at index * tile elements in the dimension, where the index is a sum
+  /// over mesh axes.
   LogicalResult tile(dist::SliceOp op) {
     FailureOr<dist::MeshAttr> mesh = meshOf(op, op.getMeshAttr());
     if (failed(mesh))
@@ -259,7 +261,8 @@ private:
     return replace(op, copy(op.getLoc(), op.getType(), view, terms));
   }
 
-  /// Converts a collective to one command per element type.
+  /// Converts a collective to commands, one for each element type of its
+  /// operands.
   LogicalResult collective(dist::CollectiveOpInterface op) {
     FailureOr<dist::MeshAttr> mesh = meshOf(op, op.getMeshAttr());
     if (failed(mesh))
@@ -344,8 +347,8 @@ struct HostToRTPass : cleave::impl::HostToRTPassBase<HostToRTPass> {
     SymbolTable symbols(getOperation());
     HostConverter converter(getOperation(), symbols);
     for (func::FuncOp func : commandListsOf(getOperation())) {
-      // Constants are converted last, because they can only be erased when they
-      // have no readers.
+      // Constants are converted last: a constant that no operation reads by
+      // then is erased.
       SmallVector<Operation *> ops;
       for (Operation &op : actionBody(func))
         if (!isa<arith::ConstantOp>(op))

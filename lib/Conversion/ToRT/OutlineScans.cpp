@@ -29,7 +29,7 @@ struct OutlineScansPass : cleave::impl::OutlineScansPassBase<OutlineScansPass> {
       outlineAll(func, func.getName(), symbols);
   }
 
-  /// Outlines the scans of a function, and then those of the new functions.
+  /// Outlines the scans of a function, and then those in the new functions.
   void outlineAll(func::FuncOp func, StringRef action, SymbolTable &symbols) {
     SmallVector<nn::ScanOp> scans(func.getOps<nn::ScanOp>());
     for (nn::ScanOp scan : scans) {
@@ -74,8 +74,8 @@ struct OutlineScansPass : cleave::impl::OutlineScansPassBase<OutlineScansPass> {
   }
 
   /// Replaces a scan by a command that runs `body`. A carried value becomes a
-  /// pair of buffers; the initial value is copied to the second one, with which
-  /// the first trip begins.
+  /// pair of buffers, which alternate: a trip reads one and writes the other.
+  /// The initial value is copied to the second one, which the first trip reads.
   void replace(nn::ScanOp scan, func::FuncOp body) {
     OpBuilder b(scan);
     Location loc = scan.getLoc();

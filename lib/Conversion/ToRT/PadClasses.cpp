@@ -1,4 +1,5 @@
-// nn-pad-classes: pads logits so that their rows are aligned to 16 bytes.
+// nn-pad-classes: pads the classes of logits so that each row of logits is
+// aligned to 16 bytes.
 
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
@@ -21,11 +22,11 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// The alignment of rows in bytes, and the smallest number of classes that is
-/// padded.
+/// The alignment of rows in bytes, and the smallest number of classes for which
+/// logits are padded.
 static constexpr int64_t kRowBytes = 16, kManyClasses = 128;
 
-/// Returns the type with `size` as its last dimension.
+/// Returns the type with its last dimension changed to `size`.
 static RankedTensorType withLast(RankedTensorType type, int64_t size) {
   SmallVector<int64_t> shape(type.getShape());
   shape.back() = size;
@@ -63,8 +64,8 @@ public:
     wide = llvm::alignTo(classes, std::max<int64_t>(1, kRowBytes / bytes));
   }
 
-  /// Returns whether only losses read the logits, and only products read the
-  /// cotangents of the logits.
+  /// Returns whether the logits can be padded: they have enough unaligned
+  /// classes, only losses read them, and only products read their cotangents.
   bool match() {
     nn::EinsumOp::Labels labels = product.getLabels();
     return wide != classes && classes >= kManyClasses &&
@@ -140,9 +141,8 @@ public:
   }
 
 private:
-  /// The dimension `label` of the result is that of the classes. Returns
-  /// whether exactly one operand has this dimension. If both operands had it,
-  /// it would be a batch dimension.
+  /// Returns whether exactly one operand has the label `label`, the dimension
+  /// of classes. If both operands had it, it would be a batch dimension.
   static bool isOfOne(nn::EinsumOp op, char label) {
     nn::EinsumOp::Labels labels = op.getLabels();
     return StringRef(labels.lhs).contains(label) !=
@@ -194,16 +194,17 @@ private:
     return gradient && gradients.contains(gradient);
   }
 
-  /// Creates the product with its classes padded by zeros. `lhs` and `rhs` are
-  /// operands that are already padded, or null.
+  /// Creates the product `op` with its classes (dimension `label`) padded by
+  /// zeros. `lhs` and `rhs` are the operands if these are already padded;
+  /// otherwise null.
   Value widened(nn::EinsumOp op, char label, Value lhs, Value rhs) {
     nn::EinsumOp::Labels labels = op.getLabels();
     auto operand = [&](Value value, Value wider, StringRef names) -> Value {
       size_t dim = names.find(label);
       if (wider || dim == StringRef::npos)
         return wider ? wider : value;
-      // The product that computes the logits is rewritten first, so that other
-      // products can use its padded matrix.
+      // A padded matrix is stored, so that other products can read it. The
+      // product that computes the logits is rewritten first.
       Value &known = matrices[{value, dim}];
       if (!known)
         known = padded(b, value, dim, wide, 0);
@@ -226,15 +227,15 @@ private:
                   -std::numeric_limits<double>::infinity());
   }
 
-  /// Returns the class labels after padding. A label that is not one of the
+  /// Returns the class labels for padded logits. A label that is not one of the
   /// original classes must not become a padded class, so it is replaced by the
   /// new number of classes.
   Value counted(Value labels) {
     Value &known = inRange[labels];
     if (known)
       return known;
-    // The new labels are shared by the loss and its gradient, which may be
-    // fused.
+    // The loss and its gradient read the same new labels, so that they can
+    // still be fused.
     OpBuilder b(labels.getContext());
     b.setInsertionPointAfterValue(labels);
     Location loc = labels.getLoc();
@@ -275,8 +276,9 @@ struct PadClassesPass : cleave::impl::PadClassesPassBase<PadClassesPass> {
         ;
   }
 
-  /// Pads one product. Then the search restarts, because later products may
-  /// read the cotangent of this product.
+  /// Pads the logits of one product and returns true; returns false if there
+  /// are none to pad. The caller then searches again, because later products
+  /// may read the cotangent of these logits.
   static bool padOne(func::FuncOp func) {
     for (auto op : func.getOps<nn::EinsumOp>())
       if (typeOf(op).getRank() > 0)

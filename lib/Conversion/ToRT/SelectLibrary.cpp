@@ -16,8 +16,9 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Returns the operands of a sum in the type of its result (a bf16 sum is
-/// computed on extended operands and rounded). Empty if `value` is not a sum.
+/// Returns the operands of the sum `value`; empty if `value` is not a sum. A
+/// bf16 sum is an f32 addition of extended operands with a rounded result; its
+/// bf16 operands are returned.
 static SmallVector<Value, 2> termsOf(Value value) {
   auto rounding = value.getDefiningOp<arith::TruncFOp>();
   Value sum = rounding ? rounding.getIn() : value;
@@ -36,7 +37,8 @@ static SmallVector<Value, 2> termsOf(Value value) {
   return terms;
 }
 
-/// Returns the result of `add`, or if it is a bf16 sum the rounded result.
+/// Returns the result of `add` or, if it is part of a bf16 sum (see termsOf),
+/// the rounded result.
 static Value resultOf(arith::AddFOp add) {
   Value sum = add.getResult();
   if (sum.hasOneUse())
@@ -74,8 +76,8 @@ void cleave::mergePads(arith::AddFOp add) {
   for (Value term : termsOf(sum))
     if (!collectPads(term, pads))
       return;
-  // Finds the only dimension in which the nn.pad operations add elements, which
-  // becomes the dimension of the concatenation.
+  // The only dimension in which the nn.pad operations add elements becomes the
+  // dimension of the concatenation.
   auto type = cast<RankedTensorType>(sum.getType());
   int64_t dim = -1;
   for (int64_t d = 0; d < type.getRank(); ++d)
@@ -138,9 +140,9 @@ struct SelectLibraryPass
   }
 
   LogicalResult select(func::FuncOp func) {
-    // Sums of several pads are chains of additions. Additions are visited in
-    // reverse order, so that the last addition, which has the whole sum, comes
-    // first.
+    // A sum of several nn.pad operations is a chain of additions. The additions
+    // are visited in reverse order, so that the last one, whose result is the
+    // whole sum, comes first.
     SmallVector<arith::AddFOp> sums(func.getOps<arith::AddFOp>());
     llvm::DenseSet<Operation *> gone;
     for (arith::AddFOp sum : llvm::reverse(sums)) {

@@ -41,8 +41,8 @@ mlir::LogicalResult selectGroupedOuter(nn::GroupedOuterOp op);
 
 mlir::LogicalResult selectPositionInExpert(nn::PositionInExpertOp op);
 
-/// Expands dist.keep_first, which keeps the value on the first rank of a group
-/// and is zero on the others, to elementwise operations.
+/// Expands dist.keep_first, which keeps a value on the first rank of each group
+/// and replaces it by zero on the others, to elementwise operations.
 void expandKeepFirst(dist::KeepFirstOp op);
 
 /// Replaces each convolution, and each gradient of a convolution, by one
@@ -58,13 +58,14 @@ void expandConvFilterGrad(nn::ConvFilterGradOp op);
 void expandPool(nn::PoolOp op);
 void expandPoolGrad(nn::PoolGradOp op);
 
-/// Expands a halo exchange to permutations and index arithmetic.
+/// Expands dist.window, which gives each rank a window of a sharded dimension
+/// (halo exchange), to permutations and index arithmetic.
 mlir::LogicalResult expandWindow(dist::WindowOp op);
 
 /// Rewrites a sum of zero-padded values, pad(a) + pad(b) + ..., to nn.concat(a,
-/// b, ...) if the values fill adjacent ranges. So the gradient of a split is
-/// written in place. `add` is the last addition. A bf16 addition has extended
-/// operands and a rounded result.
+/// b, ...) if the values fill adjacent ranges. Such a sum is the gradient of a
+/// split; its terms are then written directly into the result. `add` is the
+/// last addition. A bf16 addition has extended operands and a rounded result.
 void mergePads(mlir::arith::AddFOp add);
 
 } // namespace cleave

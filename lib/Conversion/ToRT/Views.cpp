@@ -35,9 +35,9 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
   SmallVector<int64_t> result(shape.size(), 1);
   size_t from = 0, to = 0;
   while (to < shape.size() || from < sizes.size()) {
-    // Groups consecutive dimensions of the view, and consecutive dimensions of
-    // `shape`, so that both groups have the same number of elements and are as
-    // small as possible.
+    // Takes the smallest group of consecutive dimensions of the view and the
+    // smallest group of consecutive dimensions of `shape` that have the same
+    // number of elements.
     size_t fromEnd = from, toEnd = to;
     int64_t have = 1, want = 1;
     do {
@@ -49,7 +49,8 @@ cleave::reshapeStrides(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides,
         break;
     } while (have != want || toEnd == to || fromEnd == from);
     if (have != want) {
-      // If one shape has dimensions left, all of these must have size 1.
+      // Dimensions that remain in only one of the two shapes must all have size
+      // 1.
       while (fromEnd < sizes.size())
         have *= sizes[fromEnd++];
       while (toEnd < shape.size())

@@ -24,17 +24,19 @@ struct StridedView {
 /// Row-major strides: [4, 6] -> [6, 1].
 llvm::SmallVector<int64_t> denseStrides(llvm::ArrayRef<int64_t> shape);
 
-/// A view of the whole value.
+/// Returns a view of the whole value.
 StridedView denseView(mlir::Value value);
 
-/// Returns the value as a view of the buffer from which view operations derive
-/// it. Broadcasts (strides of 0) are only traced through if
-/// `throughBroadcasts`. Strides are never negative.
+/// Traces a value back through slices, transposes and similar operations that
+/// only select or rearrange elements, and returns it as a view of the first
+/// operation's operand. Broadcasts (strides of 0) are only traced if
+/// `throughBroadcasts` is true. Strides are never negative.
 StridedView traceView(mlir::Value value, bool throughBroadcasts = false);
 
-/// Returns the strides of the view's elements in another shape, or nullopt if
-/// strides cannot express this shape. For example, sizes [4, 6] with strides
-/// [12, 1] become strides [12, 3, 1] for shape [4, 2, 3].
+/// Returns the strides with which a view's elements have the shape `shape`
+/// instead of `sizes`, or nullopt if no strides express this shape. For
+/// example, sizes [4, 6] with strides [12, 1] become strides [12, 3, 1] for
+/// shape [4, 2, 3].
 std::optional<llvm::SmallVector<int64_t>>
 reshapeStrides(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> strides,
                llvm::ArrayRef<int64_t> shape);

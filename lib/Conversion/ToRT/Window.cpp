@@ -1,8 +1,8 @@
 // Expands dist.window, a halo exchange of a sharded dimension, to permutations
 // and index arithmetic. The window is the range of elements that a rank needs.
-// The exchange takes several rounds. In each round, a rank sends consecutive
-// elements to at most one other rank. The window is assembled by gathers at
-// rank-dependent offsets.
+// The exchange takes several rounds. In each round, a rank sends a range of its
+// elements to at most one other rank. The received ranges are put together to
+// the window by gathers at rank-dependent offsets.
 
 #include "SelectLibrary.h"
 
@@ -20,7 +20,7 @@ namespace {
 struct Round {
   SmallVector<WindowPiece> pieces;
   bool isLocal = false;
-  int64_t low = 0, high = 0; // range of the sender's tile that is sent
+  int64_t low = 0, high = 0; // the range of the sender's tile that is sent
 };
 
 /// Sets `low` and `high` of a round of the exchange: the smallest range of
@@ -79,8 +79,8 @@ public:
   }
 
 private:
-  /// `table` is a list with one number for each rank of the group. Returns the
-  /// number of the executing rank, broadcast along the window.
+  /// Returns the number that `table` has for the executing rank, broadcast
+  /// along the window. `table` has one number for each rank of the group.
   Value mine(ArrayRef<int64_t> table) {
     auto tableType = RankedTensorType::get({members}, b.getI64Type());
     Value numbers = arith::ConstantOp::create(

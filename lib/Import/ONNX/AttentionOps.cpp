@@ -1,6 +1,6 @@
-// Lowers Attention and RotaryEmbedding of opset 23. Attention is decomposed in
-// the same way as exporters of older opsets do, so that one pass recognizes all
-// forms.
+// Lowers Attention and RotaryEmbedding of opset 23. Attention is decomposed
+// into the operations that exporters of older opsets use, so that one pass
+// recognizes attention in all models.
 
 #include "Families.h"
 
@@ -16,7 +16,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// [b, s, heads * d] -> [b, heads, s, d]; rank 4 stays.
+/// Reshapes [b, s, heads * d] and transposes it to [b, heads, s, d]. An operand
+/// with four dimensions has this form already.
 Expected<Operand> toHeads(Node &node, const Operand &x, int64_t heads) {
   if (x.rank() == 4)
     return x;
@@ -36,7 +37,8 @@ Expected<Operand> fromHeads(Node &node, const Operand &x, int64_t rank) {
   return node.reshape(swapped, {shape[0], shape[1], shape[2] * shape[3]});
 }
 
-/// Repeats each of n heads g times: [b, n, t, d] -> [b, n * g, t, d].
+/// Repeats each KV head for the query heads that share it: [b, n, t, d] -> [b,
+/// n * g, t, d], where n * g is `heads`.
 Expected<Operand> repeatHeads(Node &node, const Operand &x, int64_t heads) {
   ArrayRef<int64_t> s = x.shape;
   if (s[1] == heads)
@@ -115,7 +117,9 @@ Error lowerAttention(Node &node) {
   return Error::success();
 }
 
-/// Tables [max, d/2] at positions, or [b, s, d/2], as [s, d/2] or [b, s, d/2].
+/// Returns the table of cosines or sines for each position, as [s, d/2] or [b,
+/// s, d/2]. The input is a table [max, d/2], from which the node's positions
+/// select rows, or has the form [b, s, d/2] already.
 Expected<Operand> rotaryTable(Node &node, size_t index, int64_t batch,
                               int64_t length) {
   Operand table = node.input(index);

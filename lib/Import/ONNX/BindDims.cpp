@@ -17,15 +17,15 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// `symbol` is the name that the ONNX file gives to dimension `index` of an
-/// input. Binds it to the size that the configuration has for `key`, which is
-/// "batch" or "sequence". It is an error if the user has given the symbol
-/// another size.
+/// Binds `symbol`, the name of dimension `index` of the input `input` in the
+/// ONNX file, to the configured size dims.`key`, where `key` is "batch" or
+/// "sequence". It is an error if the user has given the symbol a different
+/// size.
 LogicalResult Importer::bindSymbol(const std::string &symbol, StringRef key,
                                    const std::string &input, int index) {
   int64_t size = options.dims.at(key.str());
-  // The user may have set the size of the batch dimension by `symbol`, its name
-  // in the ONNX file. Then this size may be that of one microbatch or that of
+  // The user may also have set the size of the batch dimension by `symbol`, its
+  // name in the ONNX file. That size may be the size of one microbatch or of
   // the whole batch.
   int64_t whole = key == "batch" ? size * options.microbatches : size;
   auto given = options.dims.find(symbol);
@@ -44,7 +44,7 @@ LogicalResult Importer::bindBatch(const std::set<std::string> &symbols) {
     return success();
   // The name of an input's first dimension is taken for the name of the batch
   // dimension only if no input has a later dimension of this name. Otherwise
-  // the name stands for something else, such as the number of positions.
+  // the name stands for a different size, such as the number of positions.
   std::set<std::string> others;
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const auto &shape = input->type().tensor_type().shape();
@@ -83,7 +83,8 @@ LogicalResult Importer::bindDims() {
     }
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const auto &shape = input->type().tensor_type().shape();
-    // Dimensions of an input that is bound to an array have the array's sizes.
+    // The dimensions of an input that is bound to an array get the array's
+    // sizes.
     if (auto bound = options.bound.find(input->name());
         bound != options.bound.end() && !bound->second.isNumber)
       for (auto [dim, size] : llvm::zip(shape.dim(), bound->second.shape))
@@ -91,8 +92,8 @@ LogicalResult Importer::bindDims() {
           dims.try_emplace(dim.dim_param(), size);
     if (input->name() != tokens)
       continue;
-    // Dimensions 0 and 1 of the tokens input are also known as "batch" and
-    // "sequence".
+    // The configuration also calls dimensions 0 and 1 of the tokens input
+    // "batch" and "sequence".
     for (int index : {0, 1}) {
       const char *key = index == 0 ? "batch" : "sequence";
       auto it = options.dims.find(key);
@@ -146,8 +147,8 @@ Expected<Shape> Importer::shapeOf(const ::onnx::ValueInfoProto &input) {
       continue;
     }
     size_t index = shape.size();
-    // A dimension of the tokens input that has no name in the file is called
-    // "batch" or "sequence", as in the configuration.
+    // A dimension of the tokens input without a name in the file has the size
+    // of "batch" or "sequence" in the configuration.
     if (!dim.has_dim_param() || dim.dim_param().empty()) {
       auto it = input.name() == tokens && index < 2
                     ? dims.find(index == 0 ? "batch" : "sequence")

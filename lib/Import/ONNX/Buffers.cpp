@@ -1,7 +1,7 @@
-// Detects tensors that are trained though they look like a module's buffers,
-// and constants that a module may train. Most exporters do not record which
-// tensors are parameters and which are buffers. So this is a heuristic, and
-// leads only to warnings.
+// Detects tensors that look like buffers of a PyTorch module but are imported
+// as trained parameters, and constants that may be parameters of a module. Most
+// exporters do not record which tensors are parameters and which are buffers.
+// So this is a heuristic, and leads only to warnings.
 
 #include "Build.h"
 #include "Classify.h"
@@ -17,7 +17,7 @@ namespace cleave::importer {
 
 namespace {
 
-/// The size of a dimension; -1 for a symbol.
+/// The sizes of a tensor's dimensions; -1 for a symbolic size.
 using Sizes = llvm::SmallVector<int64_t, 4>;
 
 /// Finds tensors of the file that normalize an input of the graph, such as a
@@ -44,8 +44,9 @@ private:
 
   Model &model;
   const Constants &constants;
-  std::map<std::string, Sizes> inputs;      // inputs, shifted and scaled
-  std::map<std::string, std::string> moved; // values to tensors of the file
+  std::map<std::string, Sizes> inputs; // inputs, shifted and scaled
+  // Maps values to the tensors in the file that they are copies of.
+  std::map<std::string, std::string> moved;
   std::vector<std::string> found;
 };
 
@@ -114,7 +115,7 @@ void Normalisation::visit(const ::onnx::NodeProto &node) {
     return;
   inputs[node.output(0)] = source->second;
   // A tensor that is added and varies along several dimensions is not reported,
-  // since it could be learned positions.
+  // since it could be a learned position embedding.
   int64_t wide =
       llvm::count_if(tensor->shape, [](int64_t size) { return size != 1; });
   if (!constants.count(tensor->name) && (divides || wide <= 1) &&
@@ -122,8 +123,9 @@ void Normalisation::visit(const ::onnx::NodeProto &node) {
     found.push_back(tensor->name);
 }
 
-/// Returns whether elements depend only on the difference of the last two
-/// indices: a table of relative positions that an exporter has expanded.
+/// Returns whether the tensor's elements depend only on the difference of the
+/// last two indices. An exporter may have expanded such a tensor from a table
+/// of relative positions.
 bool holdsDifferences(Model &model, const TensorRef &tensor) {
   constexpr int64_t fewest = 8, values = 4;
   int64_t rank = tensor.shape.size();
@@ -154,8 +156,8 @@ bool holdsDifferences(Model &model, const TensorRef &tensor) {
   return distinct.size() >= values;
 }
 
-/// Returns whether the tensor is a mask of positions, such as the causal mask;
-/// an identity matrix does not count.
+/// Returns whether the tensor is a mask between positions, such as the causal
+/// mask, but not an identity matrix.
 bool isMaskOfPositions(Model &model, const TensorRef &tensor) {
   llvm::Expected<HostTensor> contents = Node::contents(model, tensor);
   if (!contents) {
@@ -170,8 +172,8 @@ bool isMaskOfPositions(Model &model, const TensorRef &tensor) {
   return std::min(zeros, tensor.numElements() - zeros) > longest;
 }
 
-/// Returns whether modules use such names for tensors that they compute once:
-/// inv_freq, pe, cos_cached.
+/// Returns whether the name is typical for tensors that a module computes once,
+/// such as inv_freq, pe or cos_cached.
 bool isNamedLikeTable(StringRef name) {
   std::string last = name.rsplit('.').second.empty()
                          ? name.lower()
@@ -194,8 +196,8 @@ std::vector<std::string> likelyParameters(Model &model,
     bool byRule = kind == ConstantKind::Positions ||
                   kind == ConstantKind::Mask ||
                   kind == ConstantKind::PositionTable;
-    // Older exporters number parameters as well as constants. So a numbered
-    // name does not tell which of the two a tensor of several elements is.
+    // Older exporters number parameters as well as constants. So if a tensor
+    // with several elements has only a number as its name, it may be either.
     if (byRule && tensor.numElements() > 1 &&
         model.metadata().heldAs(name) == HeldAs::Unknown &&
         !isNamedLikeTable(name) &&

@@ -1,4 +1,5 @@
-// Evaluates or emits data movement, casts and elementwise functions.
+// Evaluates data movement, casts and elementwise functions during import, or
+// emits operations for them.
 
 #include "Build.h"
 
@@ -64,9 +65,8 @@ static void widenBeside(llvm::MutableArrayRef<Operand> operands,
 
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands) {
   // An operand without elements counts as known. If it is f32, the other
-  // operands are still converted to f32, as if it were a value of the IR. The
-  // result of the operation then has no elements either, and only needs the
-  // right type.
+  // operands are converted to f32, as beside a value of the IR: the result has
+  // no elements either, and only needs the right type.
   widenBeside(operands, [](const Operand &o) {
     return o.value || o.file ||
            (o.host && o.type == Element::F32 && o.host->size() == 0);
@@ -284,19 +284,20 @@ Expected<Operand> Build::cast(const Operand &operand, Element type) {
                                                  : emit(arith::TruncIOp());
 }
 
-/// If the elements of all operands are known, the function is evaluated during
-/// import, unless the result is large. What counts is the number of dimensions
-/// along which some operand varies (does not only repeat its elements), and the
-/// product of the sizes of these dimensions. A large result is computed by
-/// operations of the IR instead: a mask for all pairs of positions of a long
-/// sequence becomes two index grids and a comparison.
+/// Applies an elementwise function. If the elements of all operands are known,
+/// the function is evaluated during import, unless the result is large. The
+/// size of a result is measured by the dimensions along which some operand
+/// varies (does not only repeat its elements): their number and the product of
+/// their sizes. A large result is computed by operations of the IR instead: a
+/// mask for all pairs of positions of a long sequence becomes two index grids
+/// and a comparison.
 Expected<Operand> Build::map(const Elementwise &function, Element type,
                              ArrayRef<Operand> inputs) {
   llvm::SmallVector<Operand> operands(inputs);
   widenToOneType(operands);
   bool floats = isFloat(operands.back().type);
-  // Only a select has three operands; its condition, the first one, may have a
-  // type of its own.
+  // Only a select has three operands. Its first operand, the condition, may
+  // have another type than the others.
   for (const Operand &operand :
        ArrayRef<Operand>(operands).drop_front(operands.size() == 3))
     if (operand.type != operands.back().type)
@@ -320,7 +321,7 @@ Expected<Operand> Build::map(const Elementwise &function, Element type,
         ++varying;
         count *= shape[dim];
       }
-    // The largest tensor of integers that is evaluated.
+    // The largest number of integers that is evaluated during import.
     constexpr int64_t kMaxGrid = int64_t(1) << 24;
     bool mustBeKnown = llvm::any_of(
         operands, [](const Operand &o) { return isHostOnly(o.type); });

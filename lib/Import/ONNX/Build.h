@@ -1,6 +1,6 @@
-// Operands during import, and ONNX-independent operations on them. An operation
-// is evaluated if its operands' elements are known; otherwise it is emitted as
-// nn IR.
+// The operands of nodes during import, and operations on them that do not
+// depend on ONNX. An operation is evaluated if the elements of all its operands
+// are known during import; otherwise it is emitted as nn IR.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_BUILD_H
 #define CLEAVE_LIB_IMPORT_ONNX_BUILD_H
@@ -21,21 +21,22 @@ std::string spell(llvm::ArrayRef<int64_t> shape);
 
 struct ChosenRows;
 
-/// An operand of a node during import. It is a tensor with known elements, a
-/// value of the IR, or a tensor of the file that becomes a function argument
-/// when a node first needs it as a value.
+/// An operand of a node during import. It is a tensor whose elements are known
+/// during import, a value of the IR, or a tensor of the ONNX file that becomes
+/// a function argument when a node first needs it as a value.
 struct Operand {
   Element type = Element::Undefined;
   Shape shape;
   std::optional<HostTensor> host;
   mlir::Value value;
   const TensorRef *file = nullptr;
-  /// For tensors of rows that a mask selects (ChosenRows.h): dimension
-  /// `chosenDim` enumerates the selected rows. If `chosenDim` is -1, the tensor
-  /// holds the number of these rows.
+  /// Set only if the tensor holds rows that a mask selects at run time, or the
+  /// number of such rows (ChosenRows.h). `chosenDim` is the dimension that
+  /// enumerates the selected rows, or -1 if the tensor holds their number.
   std::shared_ptr<const ChosenRows> chosen;
   int64_t chosenDim = -1;
-  /// A sequence of tensors instead of one tensor; see SequenceOps.cpp.
+  /// The tensors, if the operand is a sequence of tensors (SequenceOps.cpp);
+  /// null for one tensor.
   std::shared_ptr<const std::vector<Operand>> parts;
 
   Operand() = default;
@@ -44,16 +45,17 @@ struct Operand {
 
   int64_t rank() const { return shape.size(); }
   bool isHost() const { return host.has_value(); }
-  /// The common value of a known tensor whose elements are all equal. For large
-  /// integers it is the nearest double.
+  /// Returns the value of all elements if they are known and equal, otherwise
+  /// nullopt. A large integer is rounded to the nearest double.
   std::optional<double> splatValue() const;
-  /// The same for integers.
+  /// Like splatValue, but exact, and only for integers.
   std::optional<int64_t> splatInt() const;
 };
 
-/// How an elementwise function is evaluated for known elements and emitted as
-/// an operation. A null member means that the function does not support this
-/// kind of types.
+/// An elementwise function: how it is evaluated if the elements of all operands
+/// are known, and how it is emitted as an operation otherwise. A null
+/// `onFloats` or `onInts` means that known elements of this kind are not
+/// evaluated.
 struct Elementwise {
   double (*onFloats)(const double *) = nullptr;
   int64_t (*onInts)(const int64_t *) = nullptr;
@@ -66,8 +68,8 @@ struct Elementwise {
 
 class Build {
 public:
-  /// `argument` adds the function argument for a tensor of the file on first
-  /// use, and returns it.
+  /// `argument` returns the function argument for a tensor of the ONNX file,
+  /// and adds it on first use.
   Build(mlir::OpBuilder &builder, mlir::Location loc,
         std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument)
       : builder(builder), loc(loc), argument(std::move(argument)) {}
@@ -95,7 +97,8 @@ public:
                                 llvm::ArrayRef<int64_t> strides);
   llvm::Expected<Operand> concat(llvm::ArrayRef<Operand> operands, int64_t dim);
   llvm::Expected<Operand> cast(const Operand &operand, Element type);
-  /// A select. The condition is boolean; the other operands have one type.
+  /// Emits or evaluates a select. The condition is boolean; the other two
+  /// operands have the same type.
   llvm::Expected<Operand> select(const Operand &condition, const Operand &then,
                                  const Operand &otherwise);
   /// Broadcasts the operands and applies the function. `type` is the element
@@ -122,28 +125,28 @@ private:
   std::function<llvm::Expected<mlir::Value>(const TensorRef &)> argument;
 };
 
-/// Returns whether the tensor has only two different values, one of which fills
-/// a band of diagonals.
+/// Returns whether the tensor has only two different values, and one of them
+/// fills a band of diagonals.
 bool isBand(const HostTensor &tensor);
 
 /// Returns whether the IR cannot represent tensors of this type, so that their
 /// elements must be known.
 bool isHostOnly(Element type);
 
-/// Converts known floats of fewer than 32 bits to f32 if other operands are
-/// values of the IR, which are f32; see computedType.
+/// Converts operands with known elements of a float type below 32 bits to f32
+/// if other operands are values of the IR. Such values are f32 even where the
+/// ONNX file has a narrower type; see computedType.
 void widenBesideValues(llvm::MutableArrayRef<Operand> operands);
-/// Converts known floats of fewer than 32 bits to f32 if another operand is a
-/// value of the IR or a known f32 tensor. In the ONNX file, the operands must
-/// have one common type (such as the branches of Where, or the terms of a sum
-/// of empty tensors).
+/// Converts operands with known elements of a float type below 32 bits to f32
+/// if another operand is a value of the IR or a known f32 tensor. It is for
+/// operands that have one type in the ONNX file, such as the branches of Where.
 void widenToOneType(llvm::MutableArrayRef<Operand> operands);
 
-/// Returns whether a tensor of element type `type`, which varies along the same
-/// dimensions as `like`, is computed during import if its elements can be
-/// known. A float tensor that varies along several dimensions, or along a long
-/// one, is instead computed by operations of the IR. An example is the table of
-/// the angles of rotary positions.
+/// Returns whether a tensor of element type `type` is computed during import if
+/// its elements can be known. It varies along the same dimensions as `like`. A
+/// float tensor that varies along several dimensions, or along a long one, is
+/// instead computed by operations of the IR. An example is the table of angles
+/// of rotary position embeddings.
 bool mayEvaluate(Element type, const HostTensor &like);
 
 } // namespace cleave::importer

@@ -44,10 +44,10 @@ Error refuse(StringRef why) {
 
 int64_t countOf(const ChosenRows &rows) { return product(rows.mask.shape); }
 
-/// A reshape turns the shape `from` into `shape`. Dimension `dim` of `from`
-/// enumerates the selected rows. Returns the dimension of `shape` that
-/// enumerates them: the one that has the same size and the same number of
-/// elements before it. Returns -1 if there is none.
+/// Dimension `dim` of the shape `from` enumerates the selected rows. Returns
+/// the dimension that enumerates them after a reshape to `shape`: the one with
+/// the same size, if the product of the sizes before it is the same, too.
+/// Returns -1 if there is none.
 int64_t sameDim(ArrayRef<int64_t> from, int64_t dim, ArrayRef<int64_t> shape) {
   int64_t before = product(from.take_front(dim)), passed = 1;
   for (auto [index, size] : llvm::enumerate(shape)) {
@@ -99,8 +99,8 @@ int64_t runsAlong(const HostTensor &indices, ArrayRef<int64_t> shape) {
 }
 
 /// Lowers data[indices[r]] += updates[r] over the rows r that a mask selects.
-/// The result is a sum over those dimensions of the mask that the indices do
-/// not address.
+/// The result is a sum over those dimensions of the mask whose indices are not
+/// part of `indices`.
 Error addRows(Node &node) {
   const Operand &data = node.input(0), &indices = node.input(1),
                 &updates = node.input(2);
@@ -256,8 +256,9 @@ Error lowerChosenRows(const OnnxOp &op, Node &node) {
     bool isSizes = input.chosenDim < 0;
     onlySizes &= isSizes;
     isFirst |= i == 0 && !isSizes;
-    // The number of selected rows is not known during import. It may only be
-    // moved, and be used as a size when the rows are reshaped.
+    // The number of selected rows is not known during import. Only operators
+    // that move this number may read it, and Reshape and Expand of the rows,
+    // which use it as a size.
     if (isSizes && i == 1 && isFirst &&
         (node.opType() == "Reshape" || node.opType() == "Expand"))
       continue;

@@ -14,7 +14,8 @@
 namespace cleave::importer {
 
 struct ChosenRows {
-  /// The boolean mask; rows are its true elements, in row-major order.
+  /// The boolean mask. Row r is selected if element r of the mask, in row-major
+  /// order, is true.
   Operand mask;
 };
 

@@ -1,5 +1,5 @@
-// Separates float initializers into parameters and constants: by the file's
-// metadata if it has any, otherwise by the uses of each tensor.
+// Separates float initializers into parameters and constants: by the ONNX
+// file's metadata if it has any, otherwise by the uses of each tensor.
 
 #include "Classify.h"
 #include "Node.h"
@@ -58,8 +58,9 @@ bool holdsMask(Model &model, const TensorRef &tensor) {
   bool hasZero = false;
   std::optional<double> other;
   bool isMask = true;
-  // The negative number of a mask differs between exporters, but it is always
-  // lower than any value that training produces.
+  // The nonzero element of an additive mask is a large negative number. It
+  // differs between exporters, but is always lower than any value that training
+  // produces.
   forEach(&*contents, contents->shape(), [&](const int64_t *at) {
     double element = contents->floatAt(*at);
     if (element == 0)
@@ -122,8 +123,9 @@ private:
   }
   bool readsByPosition(const ::onnx::NodeProto &node, const std::string &table);
 
-  /// `known` has the values that depend on shapes only; `positional` has those
-  /// that depend on shapes and on integer inputs other than the tokens.
+  /// `known` has the names of values that depend on shapes only. `positional`
+  /// has those of values that depend on shapes and on integer inputs other than
+  /// the tokens.
   std::set<std::string> known = {""}, positional = {""};
   std::map<std::string, std::vector<const FlatNode *>> consumers;
   llvm::StringSet<> outputs;
@@ -208,8 +210,8 @@ std::optional<ConstantKind> Uses::withoutGradient(const TensorRef &tensor) {
   return kind;
 }
 
-/// Whether all uses of the tensor add it to, or multiply it with, another
-/// tensor.
+/// Returns whether all uses of the tensor add it to, or multiply it with,
+/// another tensor.
 bool Uses::mayBeMask(const TensorRef &tensor) {
   std::vector<std::string> values = {tensor.name};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -263,20 +265,20 @@ bool Uses::mayBePositionTable(const TensorRef &tensor) {
 
 } // namespace
 
-/// Returns whether the file says that a module trains the tensor. A tensor
+/// Returns whether the ONNX file says that a module trains the tensor. A tensor
 /// without a gradient is not trained, whatever the file says.
 static bool trains(Model &model, const TensorRef &tensor, ConstantKind kind) {
   return kind != ConstantKind::NoGradient &&
          model.metadata().heldAs(tensor.name) == HeldAs::Parameter;
 }
 
-/// Classifies a tensor by its uses and elements, for tensors whose name and
-/// metadata say nothing.
+/// Classifies a tensor by its uses and elements. It is for tensors for which
+/// neither the name nor the metadata says whether they are parameters.
 static std::optional<ConstantKind> kindByRules(Model &model, Uses &uses,
                                                const TensorRef &tensor) {
   if (auto kind = uses.withoutGradient(tensor))
     return kind;
-  // Elements are read from the file only if the uses of the tensor do not
+  // Elements are read from the ONNX file only if the uses of the tensor do not
   // decide whether it is a parameter or a constant.
   if (uses.mayBeMask(tensor) && holdsMask(model, tensor))
     return ConstantKind::Mask;
@@ -323,8 +325,8 @@ Constants findConstants(Model &model, StringRef tokens,
   for (auto [name, reading] : readings) {
     // A frozen tensor that may be a literal number of the model's source code
     // becomes a constant, so that passes can recognize formulas that contain
-    // it. If the file says that the tensor belongs to a module, it remains a
-    // parameter, since checkpoints have it.
+    // it. If the ONNX file says that the tensor belongs to a module, it remains
+    // a parameter, since checkpoints have it.
     bool isFrozenNumber = reading == Reading::Scale &&
                           model.findInitializer(name)->shape.empty() &&
                           model.metadata().heldAs(name) == HeldAs::Unknown &&

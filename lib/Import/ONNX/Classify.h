@@ -1,4 +1,5 @@
-// Decides which float tensors of a file are parameters and which are constants.
+// Decides which float tensors of an ONNX file are parameters and which are
+// constants.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_CLASSIFY_H
 #define CLEAVE_LIB_IMPORT_ONNX_CLASSIFY_H
@@ -12,28 +13,30 @@
 
 namespace cleave::importer {
 
-/// The reason why a float tensor of the file is a constant and no parameter.
+/// The reason why a float tensor of the ONNX file is a constant, not a
+/// parameter.
 enum class ConstantKind {
   OneElement,
-  /// A tensor with one element that may be a parameter; the file does not say.
+  /// A tensor with one element. The ONNX file does not say whether it is a
+  /// parameter.
   OpenNumber,
   /// The tensor is only combined with tensors derived from shapes and
-  /// positions, such as the frequencies of rotary positions.
+  /// positions, as the frequencies of rotary position embeddings are.
   Positions,
   /// The tensor gets no gradient. An example is a triangle of ones that is only
   /// compared with 0.
   NoGradient,
   Mask,
   /// The tensor is a table of position encodings that is indexed by position.
-  /// Along the positions, its elements form sinusoids (as in sinusoidal
-  /// encodings) or straight lines (as the angles of rotary positions, or the
-  /// biases of ALiBi).
+  /// As a function of the position, its elements form sinusoids (as in
+  /// sinusoidal encodings) or straight lines (as the angles of rotary position
+  /// embeddings, or the biases of ALiBi).
   PositionTable,
-  /// The file says that the tensor is a buffer in a module's state_dict.
+  /// The ONNX file says that the tensor is a buffer in a module's state_dict.
   Buffer,
-  /// The file says that the tensor is a constant of the model's source code, or
-  /// a buffer that is not in the state_dict. In both cases, checkpoints do not
-  /// have the tensor.
+  /// The ONNX file says that the tensor is a constant of the model's source
+  /// code, or a buffer that is not in the state_dict. In both cases,
+  /// checkpoints do not have the tensor.
   Fixed,
 };
 
@@ -42,7 +45,7 @@ using Constants = std::map<std::string, ConstantKind>;
 /// Returns the float initializers that are never trained. `tokens` names the
 /// graph input with the token ids. All other integer inputs are taken for
 /// positions, and a tensor that is only combined with positions is a constant.
-/// If the file declares a tensor as a parameter, the tensor is not in the
+/// If the ONNX file declares a tensor as a parameter, the tensor is not in the
 /// result, unless it gets no gradient. Tensors that `options.trainable` names
 /// are never in the result. A frozen tensor of rank 0 is taken for a literal
 /// number of the model's source code, so it is in the result.
@@ -52,7 +55,8 @@ Constants findConstants(Model &model, llvm::StringRef tokens,
 /// What a tensor with one element is: a literal number of the model's source
 /// code (such as an epsilon), a learned scale, or a weight. It is `Open` if it
 /// is multiplied with, or added to, a value that is computed from parameters,
-/// and the file does not tell whether it is a literal number or a parameter.
+/// and the ONNX file does not tell whether it is a literal number or a
+/// parameter.
 enum class Reading { Number, Open, Scale, Weight };
 
 /// Returns the tensors with one element that may be parameters. A tensor is a
@@ -72,23 +76,23 @@ std::map<std::string, Reading> readingsOfOneElement(Model &model,
 std::vector<std::string> likelyBuffers(Model &model,
                                        const Constants &constants);
 
-/// Returns the tensors that the file declares as parameters, but whose elements
-/// look like those of a mask or of a table of positions. The program may have
-/// frozen them, which files do not record.
+/// Returns the tensors that the ONNX file declares as parameters, but whose
+/// elements look like those of a mask or of a table of positions. The program
+/// may have frozen them, which files do not record.
 std::set<std::string> likelyFixed(Model &model, llvm::StringRef tokens,
                                   const ImportOptions &options);
 
 /// Returns the tensors with several elements that are taken for constants
-/// although a module may train them: the file does not say whether they are
-/// parameters, so their uses and elements decided. Excluded are tensors that
-/// are certainly not trained, such as causal masks, and tensors whose names are
-/// usual for buffers, such as inv_freq.
+/// although a module may train them: the ONNX file does not say whether they
+/// are parameters, so their uses and elements decided. Excluded are tensors
+/// that are certainly not trained, such as causal masks, and tensors whose
+/// names are usual for buffers, such as inv_freq.
 std::vector<std::string> likelyParameters(Model &model,
                                           const Constants &constants);
 
-/// Float initializers [C, 1, ...], where C is not the last dimension, that are
-/// only added or multiplied: per-channel gains and biases, which modules store
-/// as vectors.
+/// Returns the float initializers that are only added or multiplied, and whose
+/// only dimension of a size other than 1 is not the last, such as [C, 1, 1].
+/// They are per-channel gains and biases, which modules store as vectors.
 std::set<std::string> channelVectors(const Model &model);
 
 /// An initializer that several nodes read entirely.
@@ -97,10 +101,10 @@ struct MergedTensor {
   int uses;
 };
 
-/// Float initializers that may each have been several equal parameters, which
-/// the exporter merged. Excluded are initializers that the file declares as one
-/// parameter, and embedding tables that are also the matrix of an output
-/// projection (tied weights).
+/// Returns the float initializers that may each have been several equal
+/// parameters, which the exporter merged. Excluded are initializers that the
+/// ONNX file declares as one parameter, and embedding tables that are also the
+/// matrix of an output projection (tied weights).
 std::vector<MergedTensor> mergedTensors(const Model &model);
 
 /// Returns whether a node reads only a part of the tensor, or only its shape.

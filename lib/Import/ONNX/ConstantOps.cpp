@@ -13,8 +13,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// Reads a tensor that is an attribute of a node. The elements of small tensors
-/// are read; large float tensors stay in the file.
+/// Reads the elements of a tensor that is an attribute of a node. Refuses float
+/// tensors above 4096 bytes.
 Expected<Operand> ofTensor(Node &node, const ::onnx::TensorProto &proto) {
   CLEAVE_TRY(tensor, node.model.describe(proto));
   if (isFloat(tensor.type) &&
@@ -86,7 +86,8 @@ Error lowerSize(Node &node) {
   return Error::success();
 }
 
-/// Differences of integers are computed exactly; they may need 65 bits.
+/// Evaluates Range for integers. Differences are computed exactly, in 128 bits,
+/// because they may need 65 bits.
 Error rangeOfInts(Node &node, int64_t from, int64_t to, int64_t step) {
   __int128 distance = __int128(to) - from, ahead = step;
   if (ahead < 0) {

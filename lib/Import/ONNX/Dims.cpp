@@ -127,8 +127,8 @@ std::string dimKey(StringRef name) {
 
 } // namespace cleave::importer
 
-// Exporters write spaces around the operators of expressions, and "-" within
-// names.
+// A "-" may be a part of a name: exporters write spaces around the operators of
+// expressions.
 bool cleave::isDimensionName(StringRef text) {
   return !text.empty() && text != "?" && !llvm::all_of(text, llvm::isDigit) &&
          text.find_first_of(" +*/()") == StringRef::npos;

@@ -13,9 +13,9 @@ namespace cleave::importer {
 
 using Bindings = std::map<std::string, int64_t>;
 
-/// The value of a dimension's name: a bound name, or an expression of bound
-/// names such as "past + seq" or "2*s0". `unbound` gets the first name that
-/// has no value.
+/// Returns the size of a dimension that the ONNX file states as a name or as an
+/// expression of names, such as "past + seq" or "2*s0". If a name has no value
+/// in `bindings`, returns nullopt and stores the name in `unbound`.
 std::optional<int64_t> evaluateDim(llvm::StringRef expression,
                                    const Bindings &bindings,
                                    std::string &unbound);

@@ -1,4 +1,5 @@
-// Element types of ONNX tensors. libonnx's own enum ends at opset 17.
+// Element types of ONNX tensors. They are declared here because libonnx's own
+// enum has only the types of opset 17 and earlier.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_ELEMENT_H
 #define CLEAVE_LIB_IMPORT_ONNX_ELEMENT_H
@@ -37,14 +38,14 @@ inline bool isFloat(Element type) {
 }
 /// Booleans count as integers.
 bool isInteger(Element type);
-/// The size of an element in a file, in bytes; 0 for unknown types.
+/// Returns the size in bytes of a stored element; 0 for unknown types.
 int64_t byteSize(Element type);
 /// The name of the type in messages and in `nn.data`: f32, i64, ...
 std::string nameOf(Element type);
 
-/// The type that a program computes with, for a type of the file. bf16 and f16
-/// only determine how weights are stored; train.precision determines what is
-/// rounded.
+/// Returns the type in which programs compute values that have type `type` in
+/// the ONNX file. There, bf16 and f16 only determine how weights are stored;
+/// what is rounded is determined by train.precision.
 inline Element computedType(Element type) {
   return type == Element::BF16 || type == Element::F16 ? Element::F32 : type;
 }

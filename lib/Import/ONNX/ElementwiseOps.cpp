@@ -311,7 +311,8 @@ Error lowerIdentity(Node &node) {
   return Error::success();
 }
 
-/// Import drops dropout; training adds it again if it is configured.
+/// Drops dropout, as at inference. Training adds dropout again if the
+/// configuration asks for it.
 Error lowerDropout(Node &node) {
   if (node.has(2) && !isSplat(node.input(2), 0))
     return reason("training_mode is not false; export the model in evaluation "

@@ -1,6 +1,6 @@
-// Escapes the names of a file when they are read, as they are printed in
-// messages and tables: characters that would move a terminal's cursor or start
-// a new line become visible.
+// Escapes the names of an ONNX file when they are read, because they are
+// printed in messages and tables: characters that would move a terminal's
+// cursor or start a new line become visible.
 
 #ifndef CLEAVE_LIB_IMPORT_ONNX_ESCAPENAMES_H
 #define CLEAVE_LIB_IMPORT_ONNX_ESCAPENAMES_H

@@ -1,8 +1,9 @@
 // Lowers com.microsoft.MoE, which has a router, experts and their weighted sum
-// in one operator. Its meaning was measured with ONNX Runtime: softmax over all
-// experts, the k largest, divided by their sum with normalize_routing_weights;
-// matrices are [experts, out, in]. The product with the third matrix multiplies
-// the activation's result, as in SwiGLU.
+// in one operator. Its meaning was found by experiments with ONNX Runtime: a
+// softmax over all experts gives the weights. The k largest are used; with
+// normalize_routing_weights they are divided by their sum. The experts'
+// matrices have shape [experts, out, in]. If there is a third matrix, the
+// product with it multiplies the activation's result, as in SwiGLU.
 
 #include "Families.h"
 

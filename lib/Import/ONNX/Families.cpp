@@ -1,4 +1,4 @@
-// What several families of operators use.
+// Functions that several families of operators use.
 
 #include "Families.h"
 

@@ -68,8 +68,8 @@ llvm::Expected<Operand> exp(Node &node, const Operand &x);
 llvm::Expected<Operand> log(Node &node, const Operand &x);
 llvm::Expected<Operand> abs(Node &node, const Operand &x);
 llvm::Expected<Operand> equal(Node &node, const Operand &a, const Operand &b);
-/// Sum, maximum or minimum along dimensions; with `keep` these dimensions stay
-/// with size 1.
+/// Reduces by sum, maximum or minimum along `dims`. With `keep`, these
+/// dimensions stay with size 1.
 llvm::Expected<Operand> reduce(Node &node, nn::Combiner combiner,
                                const Operand &operand,
                                llvm::ArrayRef<int64_t> dims, bool keep);
@@ -82,8 +82,8 @@ llvm::Expected<Operand> softmax(Node &node, const Operand &operand,
 /// Returns whether the indices are those that a TopK along this dimension
 /// returns. Such indices are distinct and not negative.
 bool areOfTopK(const Operand &indices, int64_t axis);
-/// Gathers data[..., indices[...], ...] along the axis, for indices that come
-/// from a TopK along it (see the function before).
+/// Gathers data[..., indices[...], ...] along the axis, for indices for which
+/// areOfTopK is true.
 llvm::Expected<Operand> gatherChosen(Node &node, const Operand &data,
                                      const Operand &indices, int64_t axis);
 

@@ -146,7 +146,7 @@ void FunctionInliner::Scope::rewriteAttributes(::onnx::NodeProto &node) {
     if (!attribute.ref_attr_name().empty()) {
       auto it = attributes.find(attribute.ref_attr_name());
       if (it == attributes.end())
-        continue; // neither given nor defaulted: the node's own default
+        continue; // no value is given: the operator's own default holds
       std::string name = attribute.name();
       attribute = *it->second;
       attribute.set_name(name);

@@ -19,7 +19,9 @@ namespace cleave::importer {
 
 namespace {
 
-/// table [..., n, ...], indices -> [..., indices..., ...], all known.
+/// Gathers from a known table [..., n, ...] at known indices along `axis`. The
+/// result has the shape of the table with dimension n replaced by the indices'
+/// dimensions.
 Expected<Operand> gatherKnown(const HostTensor &table,
                               const HostTensor &indices, int64_t axis) {
   Shape shape(table.shape().take_front(axis));
@@ -97,9 +99,10 @@ Location placeOfCheck(Node &node, Value where) {
   return NameLoc::get(node.builder.getStringAttr(text), node.loc);
 }
 
-/// Converts negative indices, which count from the end of a dimension. Negative
-/// indices in inputs are errors. Adds a run-time check unless the range of the
-/// indices is known.
+/// Converts negative indices, which count from the end of a dimension. Indices
+/// that are elements of a graph input may not be negative. Adds a run-time
+/// check, unless the indices are known to be in range or are a whole graph
+/// input, which the host checks.
 Value insideTable(Node &node, Value where, int64_t size) {
   OpBuilder &b = node.builder;
   if (isInput(where, /*parts=*/false))

@@ -18,7 +18,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// Adds the contents of a tensor, independently of how the file stores them.
+/// Describes the contents of a tensor for the digest. The description does not
+/// depend on how the ONNX file stores the tensor.
 class Contents {
 public:
   explicit Contents(Model &model) : model(model) {}
@@ -71,7 +72,8 @@ private:
 
 } // namespace
 
-/// Attributes are sorted by name, because their order has no meaning.
+/// Returns the attributes as text, sorted by name, because their order has no
+/// meaning.
 static std::string attributesText(const onnx::NodeProto &node,
                                   Contents &contents) {
   std::map<std::string, std::string> texts;

@@ -1,5 +1,5 @@
-// Determines the ports of a graph: inputs by role, outputs, sizes of
-// dimensions, tied weights.
+// Determines the inputs and their roles, the outputs, the sizes of dimensions,
+// and the tied weights of a graph.
 
 #include "Build.h"
 #include "Dims.h"

@@ -52,8 +52,8 @@ OwningOpRef<ModuleOp> Importer::run() {
                                   builder.getFunctionType({}, {}));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   bindInputs();
-  // If an operator set has an unknown version, nodes are not lowered, since an
-  // operator could have another meaning.
+  // If an operator set has an unknown version, nodes are not lowered, since its
+  // operators could differ in meaning from those of the known versions.
   if (model.versionProblem().empty())
     lowerNodes();
   else

@@ -52,25 +52,26 @@ private:
   mlir::LogicalResult findInputs();
   mlir::LogicalResult findOutputs();
   mlir::LogicalResult bindDims();
-  /// Warns of tensors that may be several parameters, which the exporter merged
-  /// because they were equal: several nodes read such a tensor, each as if it
-  /// were its own.
+  /// Warns of tensors that may be several parameters: several nodes read such a
+  /// tensor, each as if it were its own. The exporter merges parameters that
+  /// are equal.
   void warnOfMerged();
   /// Warns of tensors that a pattern of train.untie matches but that have only
   /// one use and so cannot be split.
   void warnOfWholes();
-  /// Warns of tensors that exporters computed from parameters which are
-  /// trained, too.
+  /// Warns of trained tensors that the exporter computed from a parameter, if
+  /// this parameter or another tensor computed from it is trained, too. They
+  /// are trained separately, since the ONNX file has no operation between them.
   void warnOfFolded();
   /// Warns of parameters that look like buffers.
   void warnOfBuffers();
   /// Warns of tensors with one element that could be either parameters or
   /// literal numbers of the model's source code.
   void warnOfScalars();
-  /// Warns of tensors that may be misclassified, since the file does not say
-  /// whether they train: tensors that look like constants though a module may
-  /// train them, and parameters that look like a mask or a table of positions,
-  /// which the model may have frozen.
+  /// Warns of tensors that may be misclassified, since the ONNX file does not
+  /// say whether they are trained: tensors that look like constants although a
+  /// module may train them, and parameters that look like a mask or a table of
+  /// positions, which the model may have frozen.
   void warnOfRules();
   /// Returns those tensors of `names` that are trained.
   std::vector<std::string> trained(std::vector<std::string> names);
@@ -101,8 +102,8 @@ private:
 
   mlir::InFlightDiagnostic error() { return mlir::emitError(model.location()); }
   llvm::Expected<Shape> shapeOf(const ::onnx::ValueInfoProto &input);
-  /// Binds the symbolic dimension 0 of each input to the number of samples of a
-  /// call.
+  /// Binds the first dimension of each input, if it has a symbolic size that no
+  /// later dimension has, to dims.batch.
   mlir::LogicalResult bindBatch(const std::set<std::string> &symbols);
   mlir::LogicalResult bindSymbol(const std::string &symbol, llvm::StringRef key,
                                  const std::string &input, int index);
@@ -110,9 +111,9 @@ private:
   /// a tensor of type `type` and shape `shape`.
   llvm::Expected<HostTensor> boundTensor(const BoundInput &bound, Element type,
                                          llvm::ArrayRef<int64_t> shape) const;
-  /// The symbol of the batch dimension; empty if the file has none.
+  /// The symbol of the batch dimension; empty if the ONNX file has none.
   std::string batchSymbol() const;
-  /// The only dimension with that symbol.
+  /// Returns the dimension of this symbol if there is exactly one.
   std::optional<int64_t> batchDimOf(const ::onnx::ValueInfoProto &value) const;
   bool hasBatchAt(mlir::Value value, int64_t dim) const;
   /// Returns the operand for the name of a value. Returns null, with the reason
@@ -122,8 +123,8 @@ private:
   /// Returns whether a constant is stored like a parameter (a buffer), because
   /// options.keepBuffers asks for it.
   bool isBuffer(const TensorRef &tensor) const;
-  /// Returns whether the file says that the tensor is a module's buffer, which
-  /// is stored like a parameter but not trained.
+  /// Returns whether the ONNX file says that the tensor is a module's buffer,
+  /// which is stored like a parameter but not trained.
   bool isModuleBuffer(const TensorRef &tensor) const;
   llvm::Expected<mlir::Value> argumentOf(const TensorRef &tensor);
   mlir::Value addArgument(mlir::RankedTensorType type, std::string name,

@@ -81,8 +81,8 @@ static Range combined(Operation *op, IndexRange a, IndexRange b) {
   return std::nullopt;
 }
 
-/// Bounds the result of a maximum, minimum or remainder, for which the range of
-/// one operand is enough.
+/// Returns the range of a maximum, minimum or remainder. The range of one
+/// operand is enough to bound it.
 static Range limited(Operation *op, Range a, Range b) {
   if (isa<arith::MaxSIOp, arith::MinSIOp>(op)) {
     // A maximum or minimum is bounded on one side even if the range of only one
@@ -125,7 +125,7 @@ Range rangeOf(Value value, unsigned depth) {
       })
       .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp,
             arith::ExtSIOp>([&](Operation *) { return of(0); })
-      // Truncation changes a number unless it fits into the type.
+      // Truncation keeps a number only if it fits into the narrower type.
       .Case([&](arith::TruncIOp cut) { return fitting(cut.getType(), of(0)); })
       .Case([&](arith::ExtUIOp extend) {
         bool isBool =

@@ -254,8 +254,8 @@ bool isNeverNegative(const Operand &indices) {
   return false;
 }
 
-/// OneHot: `on` if the index equals the position along the new axis, else
-/// `off`.
+/// Lowers OneHot: the result is `on` where the index equals the position along
+/// the new axis, and `off` elsewhere.
 Error lowerOneHot(Node &node) {
   const Operand &indices = node.input(0), &values = node.input(2);
   std::optional<int64_t> depth = node.input(1).splatInt();

@@ -1,5 +1,6 @@
-// Emits known tensors as IR: small ones as constants, index grids and masks as
-// nn.iota and comparisons, so that the IR never holds megabytes of elements.
+// Emits tensors whose elements are known during import as IR: small ones as
+// constants, index grids and masks as nn.iota and comparisons, so that the IR
+// never holds megabytes of elements.
 
 #include "Build.h"
 
@@ -12,7 +13,8 @@ using llvm::Twine;
 
 namespace cleave::importer {
 
-/// The largest constant in the IR, unless all elements are equal.
+/// The largest size of a constant in the IR, except for constants whose
+/// elements are all equal.
 static constexpr int64_t kMaxConstantBytes = 4096;
 
 static RankedTensorType tensorType(OpBuilder &builder, Element type,
@@ -170,10 +172,9 @@ struct Band {
   int64_t low, high;
 };
 
-/// Returns the band low <= j - i <= high such that the elements [i, j] inside
-/// the band equal `inside`, and all others do not; nullopt if there is no such
-/// band. If all elements of the matrix are above `low`, or below `high`, this
-/// bound is dropped.
+/// Returns the smallest band low <= j - i <= high that contains all elements
+/// [i, j] equal to `inside`; nullopt if there is no such element, or if the
+/// band contains other elements, too.
 static std::optional<Band> bandOf(const HostTensor &matrix, double inside) {
   int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
   auto at = [&](int64_t i, int64_t j) {
@@ -269,8 +270,8 @@ Value Build::emitBand(int64_t rows, int64_t columns, int64_t low,
 }
 
 /// Emits a matrix of two values, one of them in a band, as comparisons of two
-/// iotas; null if the matrix is different. For a causal mask, low = -inf and
-/// high = 0.
+/// iotas; returns null if the matrix is different. A bound that all elements
+/// satisfy is left out: for a causal mask, only j - i <= 0 remains.
 Value Build::tryBand(const HostTensor &tensor) {
   std::optional<TwoValues> found = twoValuesOf(tensor);
   if (!found)

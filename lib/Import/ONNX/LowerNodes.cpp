@@ -1,5 +1,6 @@
-// Lowers the nodes of a file to operations, in order. A node that is refused
-// does not stop the lowering of other nodes, so that all problems are reported.
+// Lowers the nodes of an ONNX file to operations, in order. A node that is
+// refused does not stop the lowering of other nodes, so that all problems are
+// reported.
 
 #include "ChosenRows.h"
 #include "Families.h"
@@ -36,9 +37,10 @@ void Importer::lowerNodes() {
   }
 }
 
-/// A placeholder for the result of a refused node, if the file has its type, so
-/// that its users are checked, too. Integers have no placeholder: they could be
-/// sizes, which must be known.
+/// Adds a placeholder for the result `name` of a refused node if the ONNX file
+/// states its type, so that the nodes that read the result are checked, too.
+/// Returns whether it did. Integers get no placeholder: they could be sizes,
+/// which must be known.
 bool Importer::standIn(const std::string &name) {
   for (const ::onnx::ValueInfoProto &info : model.graph().value_info()) {
     if (info.name() != name || !isFloat(elementOf(info)))
@@ -57,8 +59,8 @@ bool Importer::standIn(const std::string &name) {
   return false;
 }
 
-/// Verifies the operations of a node at once, so that an error can name the
-/// node.
+/// Verifies the operations from `op` on, which were emitted for one node, so
+/// that an error can name the node. Returns the first error, or "".
 std::string Importer::verifyFrom(Operation *op) {
   std::string why;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {

@@ -12,8 +12,8 @@ using llvm::StringRef;
 
 namespace cleave::importer {
 
-/// Returns whether, according to the file's metadata, all uses read the same
-/// tensor of the original model.
+/// Returns whether, according to the metadata of the ONNX file, all uses read
+/// the same tensor of the original model.
 static bool isOneTensor(llvm::ArrayRef<Model::Use> uses) {
   std::vector<std::string> common = readsOf(*uses.front().node->proto);
   if (common.empty())

@@ -87,7 +87,8 @@ Metadata::Metadata(const ::onnx::GraphProto &graph) {
       else if (key == kFoldedFrom)
         folded[value.name()] = listOf(text);
     });
-    // A buffer that is not in the state_dict is a constant of the program.
+    // A buffer that is not in the state_dict is treated like a literal number
+    // of the model's source code.
     if (kind == HeldAs::Buffer && !isPersistent)
       kind = HeldAs::Number;
     if (kind != HeldAs::Unknown)
@@ -110,9 +111,9 @@ const std::vector<std::string> &Metadata::foldedFrom(StringRef tensor) const {
   return found == folded.end() ? none : found->second;
 }
 
-/// ": Model/blocks.0: Block/blocks.0.qkv: Linear/linear: aten.linear.default":
-/// the model, its modules from the outermost one, and the operation, each with
-/// its class.
+/// Returns the innermost module in a namespace such as ": Model/blocks.0:
+/// Block/blocks.0.qkv: Linear/linear: aten.linear.default". It lists the model,
+/// its modules from the outermost one, and the operation, each with its class.
 static std::string moduleOfNamespace(StringRef text) {
   llvm::SmallVector<StringRef> scopes;
   text.split(scopes, '/');
@@ -129,16 +130,16 @@ std::string moduleOf(const ::onnx::NodeProto &node) {
   return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
 }
 
-/// Returns whether PyTorch exported the file, so that names in it are those of
-/// the model.
+/// Returns whether a source file, named in a stack trace, is a part of PyTorch
+/// and not of the model.
 static bool isOfPyTorch(StringRef file) {
   return file.contains("site-packages/torch/") ||
          file.contains("dist-packages/torch/");
 }
 
-/// Reads lines `File "model.py", line 13, in forward` of a stack trace, whose
-/// innermost call is last. Returns the innermost one that is not code of
-/// PyTorch.
+/// Reads a stack trace with lines such as `File "model.py", line 13, in
+/// forward`, whose innermost call is last. Stores the file and the line of the
+/// innermost call that is not code of PyTorch in `source`.
 static void readStackTrace(StringRef trace, NodeSource &source) {
   while (!trace.empty()) {
     auto [text, rest] = trace.split('\n');

@@ -27,13 +27,13 @@ enum class HeldAs { Unknown, Parameter, Buffer, Number };
 class Metadata {
 public:
   Metadata() = default;
-  /// Metadata of initializers by PyTorch's exporter:
+  /// Reads the metadata that PyTorch's exporter stores for initializers:
   /// `pkg.torch.export.graph_signature.InputSpec.kind`, `.persistent` and
   /// `pkg.onnxscript.optimizer.folded_from`.
   explicit Metadata(const ::onnx::GraphProto &graph);
 
   HeldAs heldAs(llvm::StringRef tensor) const;
-  /// Returns true if the file declares for some tensors that they are
+  /// Returns true if the ONNX file declares for some tensors that they are
   /// parameters. A tensor without such a declaration is then no parameter.
   bool namesParameters() const { return !kinds.empty(); }
   /// Returns the names of the model's tensors from which an exporter computed
@@ -45,16 +45,16 @@ private:
   std::map<std::string, std::vector<std::string>> folded;
 };
 
-/// The origin of a node: the path of the module whose code created it
+/// Returns the origin of a node: the path of the module whose code created it
 /// ("h.0.attn"; "" if unknown, or if it is the model itself), and the line of
-/// that code (`pkg.torch.onnx.name_scopes` or `namespace`, and
-/// `pkg.torch.onnx.stack_trace`).
+/// that code. The metadata `pkg.torch.onnx.name_scopes` or `namespace` has the
+/// module, `pkg.torch.onnx.stack_trace` the line.
 NodeSource sourceOf(const ::onnx::NodeProto &node);
-/// The module of that source alone.
+/// Returns only the module of a node's origin.
 std::string moduleOf(const ::onnx::NodeProto &node);
 
-/// The parameters and buffers that the node read before the export, with "_"
-/// for "." in their names ("h_0_attn_scale"); empty if unknown.
+/// Returns the names of the parameters and buffers that the node read before
+/// the export, with "_" for "." ("h_0_attn_scale"); empty if unknown.
 std::vector<std::string> readsOf(const ::onnx::NodeProto &node);
 
 } // namespace cleave::importer

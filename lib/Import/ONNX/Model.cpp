@@ -152,9 +152,9 @@ LogicalResult Model::checkVersions() {
   return success();
 }
 
-/// Dimensions of inputs that the file leaves open (without a name, or with size
-/// -1) get the names that the configuration uses: dimension 0 is called
-/// "batch", and dimension 1 of token ids "sequence".
+/// Names the dimensions of inputs for which the ONNX file has neither a name
+/// nor a size (or the size -1). They get the names that the configuration uses:
+/// dimension 0 is called "batch", and dimension 1 of token ids "sequence".
 void Model::nameDimensions() {
   for (::onnx::ValueInfoProto &input :
        *proto->mutable_graph()->mutable_input()) {
@@ -366,8 +366,8 @@ LogicalResult Model::sortNodes() {
     }
   }
   // Orders nodes depth-first from the outputs along operands, so that the order
-  // does not depend on names or on the order in the file. Nodes that no output
-  // needs come last.
+  // does not depend on names or on the order in the ONNX file. Nodes that no
+  // output needs come last.
   std::vector<size_t> roots;
   for (const auto &output : proto->graph().output())
     if (auto it = producer.find(output.name()); it != producer.end())
@@ -384,7 +384,7 @@ LogicalResult Model::sortNodes() {
       stack.push_back({root, 0});
     while (!stack.empty()) {
       auto &[index, input] = stack.back();
-      state[index] = Open; // once on the stack, met again only in a cycle
+      state[index] = Open; // a node that is met while open is in a cycle
       if (input == flat[index].proto->input_size()) {
         state[index] = Done;
         sorted.push_back(flat[index]);

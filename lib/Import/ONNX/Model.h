@@ -32,7 +32,7 @@ struct ImportLimits;
 
 namespace cleave::importer {
 
-/// The version of each operator set, by its domain, that applies to a node.
+/// Maps the domain of each operator set to the version that applies to a node.
 using Opsets = std::map<std::string, int64_t>;
 
 /// Where the bytes of a tensor are.
@@ -43,8 +43,8 @@ struct ByteRange {
   bool operator==(const ByteRange &) const = default;
 };
 
-/// A tensor of the file. Its bytes are stored in the message `proto`, or in a
-/// range of an external file.
+/// A tensor of the ONNX file. Its bytes are stored in the message `proto`, or
+/// in a range of an external file.
 struct TensorRef {
   const ::onnx::TensorProto *proto = nullptr;
   std::string name;
@@ -55,7 +55,7 @@ struct TensorRef {
   /// The reason why the bytes cannot be read; empty if they can.
   std::string missing;
   /// True if train.untie makes the tensor a parameter of its own, even though
-  /// another tensor has the same bytes in the file.
+  /// another tensor has the same byte range.
   bool isApart = false;
 
   int64_t numElements() const;
@@ -78,7 +78,8 @@ struct FlatNode {
   std::map<std::string, std::shared_ptr<const Subgraph>> subgraphs;
   int formalInputs = -1; // -1: all
 
-  /// The version of the node's operator set; 0 if the file does not import it.
+  /// The version of the node's operator set; 0 if the ONNX file does not import
+  /// it.
   int64_t opset() const;
 };
 
@@ -95,8 +96,8 @@ void forEachNode(const std::vector<FlatNode> &nodes,
 
 class Model;
 
-/// Returns a pattern that matches only this tensor of the file, quoted as a
-/// string of the configuration.
+/// Returns a pattern that matches only this tensor of the model, quoted as a
+/// string of the configuration file.
 std::string patternOf(const Model &model, llvm::StringRef name);
 
 /// Returns a text with the first few of `lines`, indented, and with the number
@@ -121,18 +122,19 @@ public:
   const std::vector<FlatNode> &nodes() const { return flat; }
   const std::vector<TensorRef> &initializers() const { return tensors; }
   const TensorRef *findInitializer(llvm::StringRef name) const;
-  /// The initializers that cannot be used, with the reason; the list of
-  /// initializers does not contain them.
+  /// An initializer that cannot be used, and the reason. initializers() does
+  /// not return such initializers.
   struct Refused {
     std::string name, why;
   };
   const std::vector<Refused> &refusedInitializers() const { return refused; }
 
-  /// The nodes that read each value, in order. A node that has a value as two
-  /// operands occurs twice.
+  /// Returns for each value the nodes that read it, in order. A node that has a
+  /// value as two operands occurs twice.
   std::map<std::string, std::vector<const FlatNode *>> consumers() const;
-  /// The operations that read the elements of a tensor, skipping those that
-  /// only move elements.
+  /// A use of a tensor: a node that reads its elements as one of its operands.
+  /// A node that only moves elements is no use; the nodes that read its result
+  /// are.
   struct Use {
     const FlatNode *node;
     int operand;
@@ -143,7 +145,7 @@ public:
   const Metadata &metadata() const { return notes; }
 
   /// For each float initializer that matches a pattern, each use gets a tensor
-  /// of its own. The first use keeps the name, unless the file says that
+  /// of its own. The first use keeps the name, unless the ONNX file says that
   /// another use is the original. The other tensors get the name that the
   /// file's metadata has for the use, or NAME.use2, NAME.use3, ...
   void splitUses(llvm::function_ref<bool(llvm::StringRef)> matches);
@@ -155,7 +157,7 @@ public:
   /// or too short.
   llvm::Expected<llvm::StringRef> read(const ByteRange &range);
   /// Reports an error if a file became shorter after it was opened. The bytes
-  /// that were then missing have been read as zeros.
+  /// beyond its new end have been read as zeros.
   mlir::LogicalResult checkWhole() const;
 
 private:

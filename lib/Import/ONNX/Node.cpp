@@ -81,8 +81,8 @@ Expected<Shape> Node::knownInts(size_t index, StringRef what) const {
   if (!operand.host)
     return reason("its input '" + what +
                   "' depends on data, so shapes would not be static");
-  // A limit for lists of axes, sizes and the like, above any rank and above any
-  // number of outputs.
+  // The limit on the length of lists of axes, sizes and the like. It is larger
+  // than any rank and any number of outputs.
   constexpr int64_t longest = 65536;
   if (!isInteger(operand.type) || operand.rank() > 1 ||
       product(operand.shape) > longest)
@@ -133,8 +133,8 @@ llvm::Error Node::expectAttr(StringRef name, int64_t supported,
   return llvm::Error::success();
 }
 
-/// Reads the elements of a tensor that the file stores in typed fields of the
-/// message, rather than as raw bytes.
+/// Reads the elements of a tensor that the ONNX file stores in typed fields of
+/// the message, rather than as raw bytes.
 static Expected<HostTensor> fromFields(const TensorRef &tensor) {
   const ::onnx::TensorProto &proto = *tensor.proto;
   HostTensor result(tensor.type, tensor.shape);

@@ -47,7 +47,7 @@ public:
       lowerGraph;
 
   llvm::SmallVector<Operand> results;
-  /// True if the node is a slice of a tensor of the file whose begin or end is
+  /// True if the node is a slice of an initializer whose begin or end is
   /// outside of the tensor.
   bool isCutShort = false;
 
@@ -61,8 +61,8 @@ public:
   /// Returns the integers of input `index`, such as axes or a shape, which must
   /// be known during import. `what` names the input in messages.
   llvm::Expected<Shape> knownInts(size_t index, llvm::StringRef what) const;
-  /// The axes, from an attribute (before opset `since`) or from an input;
-  /// nullopt if neither is given.
+  /// Returns the axes, from an attribute (before opset `since`) or from input
+  /// `index`; nullopt if neither is given.
   llvm::Expected<std::optional<Shape>> axes(int64_t since, size_t index) const;
   /// An axis in [0, rank).
   static llvm::Expected<int64_t> axisOf(int64_t axis, int64_t rank);
@@ -73,8 +73,8 @@ public:
   llvm::Error expectAttr(llvm::StringRef name, int64_t supported,
                          int64_t otherwise) const;
 
-  /// Reads the elements of a tensor that is an attribute, or of a small tensor
-  /// of the file.
+  /// Reads the elements of a tensor that is an attribute of a node, or of a
+  /// small tensor of the ONNX file.
   static llvm::Expected<HostTensor> contents(Model &model,
                                              const TensorRef &tensor);
 
@@ -82,8 +82,8 @@ private:
   llvm::SmallVector<Operand> inputs;
 };
 
-/// The last part of an error message about sizes that do not match, if one of
-/// them comes from a table of positions.
+/// The end of an error message about sizes that do not match, if one of them is
+/// the size of a table of positions.
 inline constexpr llvm::StringLiteral kLongSequence =
     "; dims.sequence may be longer than a table of positions";
 

@@ -12,8 +12,8 @@ namespace cleave::importer {
 
 namespace {
 
-/// The input of a norm with all normalized dimensions merged into one, the
-/// last, as nn operations need it.
+/// The input of a norm, reshaped so that all normalized dimensions are merged
+/// into the last one, as nn operations need it.
 struct Rows {
   Operand input;
   Shape whole; // the input's shape

@@ -1,6 +1,6 @@
-// Recognizes tables of positions by their content: sinusoids, rotary angles,
-// and the slopes of ALiBi. Files do not distinguish a module's buffers from its
-// parameters.
+// Recognizes tables of positions by their elements: sinusoids, rotary angles,
+// and the biases of ALiBi. This is necessary because ONNX files do not
+// distinguish a module's buffers from its parameters.
 
 #include "Classify.h"
 #include "Node.h"
@@ -16,9 +16,9 @@ namespace {
 
 constexpr int64_t kFewestPositions = 8;
 
-/// Reads single elements of a tensor from the file's bytes without converting
-/// all of them. Most tensors are rejected as tables of positions after a few
-/// elements.
+/// Reads single elements of a tensor from the ONNX file's bytes without
+/// converting all of them. For most tensors, a few elements show that they are
+/// no tables of positions.
 class Elements {
 public:
   static std::optional<Elements> of(Model &model, const TensorRef &tensor) {
@@ -146,7 +146,8 @@ bool holdsPositions(Model &model, const TensorRef &tensor) {
   std::optional<Elements> elements = Elements::of(model, tensor);
   if (!elements)
     return false;
-  // bf16 holds 8 bits, f16 11, and three elements meet.
+  // The significands of bf16 and f16 have 8 and 11 bits, and the rounding
+  // errors of three elements add up.
   double tolerance = byteSize(tensor.type) == 2 ? 1e-2 : 2e-3;
   for (size_t dim = 0; dim < tensor.shape.size(); ++dim)
     if (tensor.shape[dim] >= kFewestPositions &&

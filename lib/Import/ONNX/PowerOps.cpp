@@ -91,8 +91,8 @@ const Elementwise kThroughDouble = {
       return arith::SelectOp::create(b, loc, fits, nearest, v[0]);
     }};
 
-/// Powers are computed exactly, with wrapping. Unsigned 64-bit bases are never
-/// negative.
+/// Evaluates powers of integers exactly, with wrapping. Unsigned 64-bit bases
+/// are never negative.
 Expected<HostTensor> powerOfKnownInts(const Operand &x, const Operand &y) {
   auto power = [&](const int64_t *v) {
     if (y.type == Element::U64 || v[1] >= 0)
@@ -103,9 +103,9 @@ Expected<HostTensor> powerOfKnownInts(const Operand &x, const Operand &y) {
   return mapInts(x.type, {&*x.host, &*y.host}, power);
 }
 
-/// Float exponents are computed in double, as in NumPy. A power that does not
-/// fit the integer type is undefined: for exponents that become products it
-/// wraps, for others it is refused.
+/// Evaluates powers of integers with float exponents in double, as NumPy does.
+/// A power that does not fit the integer type is undefined. If the exponent is
+/// small enough for a product, such a power wraps; otherwise it is refused.
 Expected<HostTensor> powerByKnownFloats(const Operand &x, const Operand &y) {
   bool hasSign = x.type == Element::I8 || x.type == Element::I16 ||
                  x.type == Element::I32 || x.type == Element::I64;
@@ -143,7 +143,8 @@ Expected<HostTensor> powerByKnownFloats(const Operand &x, const Operand &y) {
   return result;
 }
 
-/// The type of a power is that of its base, whatever the exponent's.
+/// Lowers Pow for integers. The power has the type of its base, whatever the
+/// type of the exponent.
 Error lowerPowOfIntegers(Node &node) {
   const Operand &x = node.input(0), &y = node.input(1);
   if (x.isHost() && y.isHost()) {
@@ -201,7 +202,8 @@ Error lowerPow(Node &node) {
   }
   const Operand &y = node.input(1);
   CLEAVE_TRY(power, node.cast(y, x.type));
-  // Rounding a wider exponent would change the power.
+  // An exponent of a wider type could be rounded when it is cast to the type of
+  // the base. This would change the power.
   bool loses = isInteger(y.type) || byteSize(y.type) > byteSize(x.type);
   if (power.isHost() && y.isHost() && loses) {
     HostTensor back = power.host->cast(y.type);

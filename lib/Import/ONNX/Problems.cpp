@@ -56,8 +56,8 @@ static std::string firstOf(ArrayRef<std::string> names) {
          (names.size() > most ? ", ..." : "");
 }
 
-/// Nodes of modules are listed by module, with equal layers merged; other nodes
-/// are listed by name.
+/// Lists the nodes with one problem: by module if it is known, with equal
+/// layers merged, and otherwise by name.
 std::string Problems::placesOf(const Entry &entry) {
   std::vector<std::string> places, folded;
   for (const auto &[node, place] : entry.nodes)
@@ -126,8 +126,8 @@ bool makesOneOf(const FlatNode &node, const std::set<std::string> &values) {
   });
 }
 
-/// The name of an operator as `cleave ops` prints it: with its domain, unless
-/// that is the default domain.
+/// Returns the name of an operator as `cleave ops` prints it: with its domain,
+/// unless that is the default domain.
 static std::string spelledName(const FlatNode &node) {
   const std::string &domain = node.proto->domain();
   bool isDefault = domain.empty() || domain == "ai.onnx";
@@ -138,8 +138,8 @@ const OnnxOp *entryOf(const FlatNode &node) {
   return findOnnxOp(spelledName(node), node.opset());
 }
 
-/// Suggests a replacement for an operator that users meet without having
-/// written it; "" for other operators.
+/// Suggests a replacement for operators that exporters emit for common code of
+/// models; returns "" for other operators.
 static StringRef insteadOf(StringRef name) {
   return llvm::StringSwitch<StringRef>(name)
       .Cases({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"},
@@ -190,7 +190,7 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
   forEachNode(model.nodes(), [&](const FlatNode &node) {
     if (!makesOneOf(node, needed) || entryOf(node))
       return;
-    // If the file needs an unsupported version of an operator set, this is
+    // If the ONNX file needs an unsupported version of an operator set, this is
     // reported once, and not for each operator. Operators that are supported in
     // no version are still reported.
     bool isKnown = llvm::any_of(onnxOps(), [&](const OnnxOp &op) {

@@ -14,20 +14,23 @@ namespace cleave::importer {
 
 class Problems {
 public:
-  /// A problem of a node. Nodes of one operator with the same reason share a
-  /// line.
+  /// Adds a problem of a node. Nodes with the same operator and the same reason
+  /// share a line of the message.
   void add(const FlatNode &node, const std::string &why);
-  /// Of the file or an output.
+  /// Adds a problem of the ONNX file or of an output.
   void add(const std::string &text) { entries.push_back({text, "", {}}); }
-  /// A problem of an input, such as an unbound dimension. Inputs with the same
-  /// reason ("has the unbound dimension 'batch'") share a line.
+  /// Adds a problem of an input, such as an unbound dimension. Inputs with the
+  /// same reason ("has the unbound dimension 'batch'") share a line of the
+  /// message.
   void addInput(const std::string &name, const std::string &why);
-  /// A node that reads what a refused one makes.
+  /// Counts a node that was not checked because it reads a result of a refused
+  /// node.
   void addUnseen() { ++unseen; }
 
   bool empty() const { return entries.empty() && inputs.empty(); }
   bool onlyInputs() const { return entries.empty(); }
-  /// Of nodes and others.
+  /// Returns the number of problems of nodes, inputs, outputs and the ONNX
+  /// file.
   size_t count() const;
   /// Returns the lines of the message, one for each operator and reason, such
   /// as "h.0.attn (model.py:3): node 'a' (If, opset 18): why" or "63 nodes (If,
@@ -63,8 +66,8 @@ bool makesOneOf(const FlatNode &node, const std::set<std::string> &values);
 /// supported.
 const OnnxOp *entryOf(const FlatNode &node);
 
-/// Adds unsupported operators of needed nodes, and an unsupported version of
-/// the operator set.
+/// Adds to `problems` the unsupported operators of needed nodes, and an
+/// unsupported version of the operator set.
 void addUnsupported(const Model &model, const std::set<std::string> &needed,
                     Problems &problems);
 

@@ -16,20 +16,21 @@ struct Activation {
   double alpha = 0, beta = 0;
 };
 
-/// The defaults of the parameters of an activation function; nullopt for a
-/// parameter that the function does not have.
+/// An activation function: the defaults of its parameters (nullopt for a
+/// parameter that it does not have), and the function that emits it.
 struct ActivationRule {
   llvm::StringRef name;
   std::optional<double> alpha, beta;
   mlir::Value (*emit)(TensorExpr &e, mlir::Value x, const Activation &of);
 };
 
-/// Returns the rule of a function by its name in any case, or null.
+/// Returns the activation function of this name, ignoring case, or null.
 const ActivationRule *ruleOf(llvm::StringRef name);
 /// The names of all functions, for messages.
 std::string activationNames();
 
-/// Emits the operations of one step. States are [B, H], gates [B, G, H].
+/// Emits the operations of one step of a recurrent layer. A state has shape [B,
+/// H] (samples, features), the values of all gates [B, G, H].
 class Cell : public TensorExpr {
 public:
   Cell(mlir::OpBuilder &builder, mlir::Location loc,
@@ -44,8 +45,8 @@ public:
   mlir::Value gate(mlir::Value gates, int64_t index);
   /// Broadcasts row `index` of [G, H] to the shape of a state.
   mlir::Value alongSamples(mlir::Value rows, int64_t index, mlir::Value state);
-  /// Applies activation function `index`; its operand is clipped first, if the
-  /// layer clips, unless `clips` is false.
+  /// Applies activation function `index`. If the layer has a clip threshold and
+  /// `clips` is true, the operand is clipped first.
   mlir::Value apply(size_t index, mlir::Value value, bool clips = true);
 
 private:

@@ -42,7 +42,7 @@ Value scaledTanh(TensorExpr &e, Value x, const Activation &f) {
 Value sigmoid(TensorExpr &e, Value x, const Activation &) {
   return e.make<nn::SigmoidOp>(x);
 }
-/// log(1 + exp(x)), which does not overflow for large x.
+/// Returns log(1 + exp(x)), computed without overflow for large x.
 Value softplus(TensorExpr &e, Value x, const Activation &) {
   Value small = e.exp(e.neg(e.make<math::AbsFOp>(x)));
   return e.add(lower(e, x, 0), e.make<math::Log1pOp>(small));

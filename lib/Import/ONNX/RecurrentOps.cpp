@@ -296,7 +296,8 @@ Direction runLoop(Node &node, const Layer &layer, int64_t direction,
 }
 
 /// Sets the results of a node: Y [T, D, B, H], then one state [D, B, H] for
-/// each carried value; with samples first [B, T, D, H] and [B, D, H].
+/// each carried value. If samples are the first dimension (layout = 1), the
+/// shapes are [B, T, D, H] and [B, D, H].
 Error setResults(Node &node, const Layer &layer,
                  ArrayRef<Direction> directions) {
   auto joined = [&](llvm::function_ref<Value(const Direction &)> of,

@@ -82,8 +82,8 @@ Expected<Operand> dropDims(Node &node, const Operand &kept,
   return node.reshape(kept, shape);
 }
 
-/// The dimensions that a Reduce operator reduces; an empty list means all
-/// dimensions. Sets `noop` if the result is the input.
+/// Returns the dimensions that a Reduce operator reduces; all if it lists none.
+/// Sets `noop` if the result is the input.
 Expected<Shape> reducedDims(Node &node, int64_t axesSince, bool &noop) {
   int64_t rank = node.input(0).rank();
   CLEAVE_TRY(given, node.axes(axesSince, 1));
@@ -196,7 +196,7 @@ Error lowerReduceSumSquare(Node &node) {
       });
 }
 /// Applies `function`, which is defined on floats. An integer operand is
-/// converted, and the result is truncated to an integer.
+/// converted to a float, and the result is truncated to an integer.
 Expected<Operand> inFloats(Node &node, const Operand &x,
                            Expected<Operand> (*function)(Node &,
                                                          const Operand &),
@@ -211,7 +211,7 @@ Expected<Operand> inFloats(Node &node, const Operand &x,
   CLEAVE_TRY(value, function(node, wide));
   return node.cast(value, x.type);
 }
-/// The 2-norm, computed as the root of a sum of squares. If all elements are
+/// Returns the 2-norm, the root of the sum of `squares`. If all elements are
 /// zero, its derivative is 0, as in PyTorch (torch.linalg.vector_norm), and not
 /// the infinity that the root's derivative would give.
 Expected<Operand> normOf(Node &node, const Operand &squares) {
@@ -274,7 +274,7 @@ Expected<Operand> logSumExp(Node &node, const Operand &x,
   return keep ? Expected<Operand>(result) : dropDims(node, result, dims);
 }
 
-/// The stable log-sum-exp for rows whose maximum may be infinite: rows of -inf
+/// Computes log-sum-exp for rows whose maximum may be infinite: rows of -inf
 /// give -inf, with a derivative of 0, and rows with inf give inf.
 Expected<Operand> logSumExpOfAny(Node &node, const Operand &x,
                                  ArrayRef<int64_t> dims, bool keep) {
@@ -332,8 +332,9 @@ Error lowerReduceLogSumExp(Node &node) {
                      });
 }
 
-/// Before opset 13 the input is flattened to a matrix at the axis. A scalar is
-/// a matrix with one element.
+/// Lowers Softmax or LogSoftmax. Before opset 13, the operator flattens its
+/// input to a matrix at the axis. A scalar is treated as a matrix with one
+/// element.
 Expected<Operand> softmaxLike(Node &node, bool log) {
   bool isScalar = node.input(0).rank() == 0;
   CLEAVE_TRY(input, isScalar ? node.reshape(node.input(0), {1})

@@ -40,7 +40,7 @@ namespace {
 
 using Consumers = std::map<std::string, std::vector<const FlatNode *>>;
 
-/// Returns whether the operand of the node is a weight, whatever its shape.
+/// Returns whether this operand of the node is a weight, whatever its shape.
 bool takesWeights(const FlatNode &node, int operand) {
   const OnnxOp *entry = findOnnxOp(node.proto->op_type(), node.opset());
   return entry && entry->weightsFrom >= 0 && operand >= entry->weightsFrom;
@@ -94,8 +94,9 @@ private:
   Model &model;
   Consumers consumers;
   std::set<std::string> computed; // values that depend on a parameter
-  /// True if the file stores the literal numbers of the model's source code as
-  /// Constant nodes. Initializers without dimensions are then parameters.
+  /// True if the ONNX file stores the literal numbers of the model's source
+  /// code as Constant nodes. Initializers without dimensions are then
+  /// parameters.
   bool hasNumberNodes = false;
 };
 
@@ -198,9 +199,9 @@ Reading Finder::read(const TensorRef &tensor) const {
   const Metadata &notes = model.metadata();
   if (HeldAs held = notes.heldAs(tensor.name); held != HeldAs::Unknown)
     return held == HeldAs::Parameter ? Reading::Weight : Reading::Number;
-  // If the file declares the parameters of modules, a tensor that it does not
-  // declare is a literal number of the source code. The exception is a tensor
-  // that an exporter computed from tensors that may belong to a module.
+  // If the ONNX file declares the parameters of modules, a tensor that it does
+  // not declare is a literal number of the source code. The exception is a
+  // tensor that an exporter computed from tensors that may belong to a module.
   if (notes.namesParameters() && !isFoldedFromTensor(notes, tensor.name))
     return Reading::Number;
   Reading reading = Reading::Number;
@@ -220,8 +221,8 @@ Reading Finder::read(const TensorRef &tensor) const {
       StringRef op = node->proto->op_type();
       reading = std::max(reading, readBy(*node, value, isArray, tensor));
       // Values that Expand or Tile compute are not followed. They have
-      // dimensions, but may still come from a literal number, as the ones that
-      // replace the gain of a norm do.
+      // dimensions, but may still come from a literal number, such as the ones
+      // with which exporters replace the gain of a norm.
       if (op == "Expand" || op == "Tile")
         continue;
       if (movesFirstInput(op) && node->proto->input(0) == value)

@@ -127,7 +127,8 @@ Error lowerTopK(Node &node) {
   return Error::success();
 }
 
-/// hits[..., i, j]: whether indices[..., j] is i in [0, size).
+/// Returns hits[..., i, j], which is true if indices[..., j] equals i, for all
+/// i in [0, size).
 Expected<Operand> hitsOf(Node &node, const Operand &indices, int64_t size) {
   Shape shape = indices.shape;
   shape.insert(shape.end() - 1, 1);

@@ -1,6 +1,7 @@
-// Sequences of tensors. Exporters use them for a tensor that is split and whose
-// parts are then read (`split` followed by `getitem`). During import a sequence
-// is a known list of operands; sequences do not enter the IR.
+// Lowers operators on sequences of tensors. Exporters use a sequence for a
+// tensor that is split and whose parts are then read (`split` followed by
+// `getitem`). During import a sequence is a list of operands; sequences do not
+// enter the IR.
 
 #include "Families.h"
 

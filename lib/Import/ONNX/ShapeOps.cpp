@@ -129,8 +129,8 @@ Error lowerExpand(Node &node) {
   return one(node, node.broadcast(input, shape));
 }
 
-/// Repeats elements by broadcasting a new dimension before each repeated
-/// dimension.
+/// Lowers Tile. Elements are repeated by broadcasting a new dimension before
+/// each repeated dimension.
 Error lowerTile(Node &node) {
   const Operand &input = node.input(0);
   CLEAVE_TRY(repeats, node.knownInts(1, "repeats"));
@@ -351,7 +351,8 @@ Error lowerPad(Node &node) {
   return Error::success();
 }
 
-/// Trilu: keeps one triangle of the last two dimensions.
+/// Lowers Trilu, which keeps one triangle of the last two dimensions and sets
+/// the rest to zero.
 Error lowerTrilu(Node &node) {
   const Operand &input = node.input(0);
   if (input.rank() < 2)

@@ -1,4 +1,5 @@
-// Summarizes a file before any dimension is bound.
+// Summarizes an ONNX file before the configuration gives sizes to its symbolic
+// dimensions.
 
 #include "Dims.h"
 #include "Problems.h"
@@ -16,7 +17,8 @@ namespace cleave {
 
 using namespace importer;
 
-/// The shape as the file spells it; "?" if the file has none.
+/// Returns the shape as the ONNX file spells it, with "?" for a dimension that
+/// has neither a size nor a name.
 static std::vector<std::string> shapeOf(const ::onnx::ValueInfoProto &value) {
   std::vector<std::string> shape;
   for (const auto &dim : value.type().tensor_type().shape().dim())

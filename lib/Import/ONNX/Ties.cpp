@@ -39,8 +39,8 @@ struct Matrix {
 };
 
 /// Returns whether the tensor has at most two different values, like
-/// identities, ones and zeros. Many matrices are initialized like this, so
-/// equal ones are no evidence of a tie.
+/// identities, ones and zeros. Many matrices are initialized like this, so two
+/// equal ones are no evidence that their weights are tied.
 bool isPlainStart(const Matrix &matrix) {
   StringRef first = matrix.bytes.take_front(matrix.width), second = first;
   for (size_t i = matrix.width; i < matrix.bytes.size(); i += matrix.width) {
@@ -54,7 +54,8 @@ bool isPlainStart(const Matrix &matrix) {
   return true;
 }
 
-/// Compares in blocks, so that both matrices are read along cache lines.
+/// Returns whether `b` is the transpose of `a`. Compares in blocks, so that
+/// both matrices are read along cache lines.
 bool isTranspose(const Matrix &a, const Matrix &b) {
   constexpr int64_t block = 32;
   for (int64_t i = 0; i < a.rows(); i += block)
@@ -94,8 +95,8 @@ int64_t intAttr(const ::onnx::NodeProto &node, StringRef name,
   return otherwise;
 }
 
-/// A product of a matrix of the file with another operand: the name of that
-/// operand, and the dimension of the matrix that is summed.
+/// A product of a matrix of the ONNX file with another operand: the name of
+/// that operand, and the dimension of the matrix that is summed.
 struct Product {
   std::string other;
   int summed;
@@ -161,8 +162,8 @@ void TieFinder::addMatrix(const TensorRef &tensor,
     matrices.push_back(matrix);
 }
 
-/// Returns the names of the values that hold rows of the table which the graph
-/// looks up.
+/// Returns the names of the values that hold rows that the graph looks up in
+/// the table.
 std::vector<std::string> TieFinder::lookupsIn(const TensorRef &table) const {
   std::vector<std::string> lookups, values = {table.name};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -217,8 +218,8 @@ std::vector<Product> TieFinder::productsWith(const TensorRef &matrix) const {
   return products;
 }
 
-/// Returns whether the product computes one score (logit) for each row of the
-/// table.
+/// Returns whether the matrix holds the rows of the table in the layout in
+/// which the product computes one score (logit) for each of these rows.
 bool TieFinder::holdsRowsOf(const Matrix &matrix, const Matrix &table,
                             const Product &product) const {
   if (matrix.tensor->type != table.tensor->type)
@@ -245,8 +246,8 @@ const std::set<std::string> &TieFinder::dependents(const TensorRef &table) {
   return values;
 }
 
-/// Returns whether the file's metadata about the origin of `copy` allows that
-/// it is a copy of the table.
+/// Returns whether the ONNX file's metadata about the origin of `copy` allows
+/// that it is a copy of the table.
 bool TieFinder::isMeant(const TensorRef &copy, const TensorRef &table) const {
   const importer::Metadata &notes = model.metadata();
   if (notes.heldAs(copy.name) != importer::HeldAs::Unknown)

@@ -27,8 +27,8 @@ struct FoundTies {
 /// the weight of a product that depends on these lookups and computes one score
 /// per row of the table. Other tensors with equal elements are separate
 /// parameters. Tensors with missing bytes are skipped. A matrix is also skipped
-/// if the file's metadata say that a module holds it as a tensor of its own, or
-/// that the exporter computed it from tensors other than the table.
+/// if the ONNX file's metadata say that a module holds it as a tensor of its
+/// own, or that the exporter computed it from tensors other than the table.
 FoundTies tiesByContent(Model &model, const Constants &constants);
 
 /// Loads a model file and splits the uses of tensors that the options name

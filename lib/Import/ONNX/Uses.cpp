@@ -39,15 +39,15 @@ bool readsPart(const ::onnx::NodeProto &node) {
 
 namespace {
 
-/// A place where a tensor is read, and the operations that move its elements
-/// there.
+/// An operand of a node that reads a tensor, and the nodes before it that only
+/// move the elements of the tensor.
 struct Path {
   std::vector<size_t> movers; // nodes, in the order of the moves
   size_t node;
   int operand;
 };
 
-/// Maps the name of a value to the nodes that read it: the index of the node,
+/// Maps the name of a value to the nodes that read it: the index of each node,
 /// and the number of the operand.
 using Readers = std::map<std::string, std::vector<std::pair<size_t, int>>>;
 
@@ -79,8 +79,8 @@ void addPaths(const std::vector<FlatNode> &nodes, const Readers &readers,
   }
 }
 
-/// The original name of the tensor that the node reads as this operand, before
-/// exporters merged equal tensors; "" if the file does not say.
+/// Returns the name of an operand of the node before exporters merged equal
+/// tensors into `tensor`; "" if the ONNX file does not say.
 std::string ownName(const Model &model, const TensorRef &tensor,
                     const ::onnx::NodeProto &node, int operand) {
   std::string module = moduleOf(node);

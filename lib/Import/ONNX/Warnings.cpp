@@ -108,9 +108,9 @@ void Importer::warnOfWholes() {
   }
 }
 
-// Exporters' optimizers evaluate values that depend only on parameters. The
-// result is trained separately from its source, which comparing initializers
-// cannot detect.
+// Exporters' optimizers evaluate values that depend only on parameters. Such a
+// value is then trained separately from the parameter that it was computed
+// from. Comparing initializers cannot detect this, since their elements differ.
 void Importer::warnOfFolded() {
   const Metadata &notes = model.metadata();
   std::map<std::string, std::vector<std::string>> made; // by source
@@ -161,7 +161,7 @@ void Importer::warnOfBuffers() {
 }
 
 // Warns of tensors that heuristics took for tables, masks or parameters because
-// the file does not say what they are.
+// the ONNX file does not say what they are.
 void Importer::warnOfRules() {
   std::vector<std::string> names = likelyParameters(model, constants);
   llvm::erase_if(names, [&](const std::string &name) {
@@ -205,8 +205,8 @@ void Importer::warnOfRules() {
       << " meant to train";
 }
 
-// A learned temperature without dimensions looks like any number that an
-// exporter wrote; a number with dimensions looks like a parameter.
+// A learned temperature without dimensions looks like a literal number of the
+// model's source code. With dimensions it looks like a parameter.
 void Importer::warnOfScalars() {
   if (!scalars.empty()) {
     bool isOne = scalars.size() == 1;

@@ -102,7 +102,7 @@ enum : uint32_t {
 
 /// A tensor that does not hold floats stays in the parsed protobuf message if
 /// it has at most this many bytes. The data of larger tensors and of all float
-/// tensors is replaced by a reference to its bytes in the file.
+/// tensors is replaced by a reference to its bytes in the ONNX file.
 constexpr size_t kInlineBytes = 4096;
 
 class Stripper {

@@ -108,10 +108,11 @@ int64_t attentionGrad(nn::AttentionGradOp op) {
   return attentionFlops(op, 3 * d + 2 * e);
 }
 
-/// The costs of grouped products, which multiply each row with the matrix of an
-/// expert. An operation may have only a tile of the expert matrices. FLOPs are
-/// counted for the number of rows whose expert is in the tile, if all experts
-/// are chosen equally often. Each matrix that a row uses is read once.
+/// The costs of grouped products (grouped GEMM), which multiply each row with
+/// the matrix of an expert. An operation may have only a tile of the expert
+/// matrices. FLOPs are counted for the rows whose expert is in the tile,
+/// assuming that all experts are chosen equally often. Each matrix that a row
+/// uses is read once.
 template <typename Op>
 struct GroupedModel : CostInterface::ExternalModel<GroupedModel<Op>, Op> {
   static int64_t rows(Op op) {

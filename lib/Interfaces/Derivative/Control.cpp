@@ -32,7 +32,8 @@ namespace {
 struct ScanParts {
   explicit ScanParts(int64_t trips) : trips(trips) {}
 
-  /// Returns a builder at the end of the block, which has no region yet.
+  /// Returns a builder at the end of `block`, which is not part of a region
+  /// yet.
   OpBuilder builder(MLIRContext *context) {
     OpBuilder b(context);
     b.setInsertionPointToEnd(&block);
@@ -129,8 +130,9 @@ protected:
   Value save(OpResult value) override { return stack(value); }
 
 private:
-  /// The stacked tensor does not exist yet. saveResiduals replaces the argument
-  /// by a slice of it, after it has rebuilt the forward scan.
+  /// Returns an argument of the backward iteration for a value of the forward
+  /// iteration. The stacked tensor does not exist yet: saveResiduals replaces
+  /// the argument by a slice of it, after it has rebuilt the forward scan.
   Value stack(Value value) {
     BlockArgument argument =
         parts.block.addArgument(value.getType(), value.getLoc());

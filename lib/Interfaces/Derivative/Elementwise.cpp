@@ -73,7 +73,8 @@ LogicalResult div(arith::DivFOp op, VJPContext &c) {
   return success();
 }
 
-/// The remainder is x - n y, with the integer n = (x - remainder) / y.
+/// The remainder is x - n y, with the integer n = (x - remainder) / y. So its
+/// derivative with respect to y is -n.
 LogicalResult rem(arith::RemFOp op, VJPContext &c) {
   Expr e{c};
   if (c.wanted(0))

@@ -1,6 +1,7 @@
-// Derivatives of grouped products (each row is multiplied with the matrix that
-// it chooses). They are grouped products, too: y = x W[id] gives dx = dy
-// W[id]^T, and dW[m] is the sum of x^T dy over the rows that choose m.
+// Derivatives of grouped products (grouped GEMM), which multiply each row with
+// the matrix that the row's id selects. The derivatives are grouped products,
+// too: y = x W[id] gives dx = dy W[id]^T, and dW[m] is the sum of x^T dy over
+// the rows with id m.
 
 #include "Model.h"
 

@@ -21,8 +21,8 @@ void attach(mlir::MLIRContext *context) {
   Op::template attachInterface<Model<Op, Rule>>(*context);
 }
 
-/// Reports an error if the result with index `result` has a cotangent. For
-/// derivatives that are not defined for this result.
+/// Reports an error if the result with index `result` has a cotangent. It is
+/// for operations whose derivative is not defined for this result.
 inline mlir::LogicalResult refuseCotangent(mlir::Operation *op,
                                            VJPContext &context, unsigned result,
                                            llvm::StringRef name) {

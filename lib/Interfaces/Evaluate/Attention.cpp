@@ -93,8 +93,9 @@ struct Attention {
         ->ints[positions->rank() == 2 ? ib * positions->shape()[1] + i : i];
   }
 
-  /// The masked score of query i and key j; -inf if the key is masked. `slope`
-  /// is set to the derivative of the score with respect to the dot product.
+  /// Returns the masked score of query i and key j; -inf if the key is masked.
+  /// `slope` is set to the derivative of the score with respect to the dot
+  /// product.
   double score(int64_t ib, int64_t in, int64_t ig, int64_t i, int64_t j,
                double *slope = nullptr) const {
     constexpr double hidden = -std::numeric_limits<double>::infinity();
@@ -124,7 +125,8 @@ struct Attention {
     return sum;
   }
 
-  /// The factor by which dropout multiplies the weight of key j for query i.
+  /// Returns the factor by which dropout multiplies the weight of key j for
+  /// query i.
   double kept(int64_t ib, int64_t in, int64_t ig, int64_t i, int64_t j) const {
     if (!dropoutKeys)
       return 1;

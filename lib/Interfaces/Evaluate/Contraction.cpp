@@ -43,7 +43,7 @@ static void einsum(nn::EinsumOp op, Operands in, Results out) {
         rhsOuter = stridesOf(labels.result, labels.rhs, in[1]->shape()),
         lhsInner = stridesOf(contracted, labels.lhs, in[0]->shape()),
         rhsInner = stridesOf(contracted, labels.rhs, in[1]->shape());
-  // For each index of the summed dimensions, the offsets in both operands. They
+  // The offsets in both operands for each index of the summed dimensions. They
   // are computed once, since they are the same for all result elements.
   SmallVector<std::pair<int64_t, int64_t>> inner;
   forEachIndex(sizes, [&](ArrayRef<int64_t> index, int64_t) {

@@ -85,7 +85,8 @@ int64_t xorInt(int64_t a, int64_t b) { return a ^ b; }
 int64_t ceilDivInt(int64_t a, int64_t b) {
   return divInt(a, b) + (remInt(a, b) != 0 && (a < 0) == (b < 0));
 }
-// Shifts by the width or more are undefined in MLIR.
+// Shifts by the width or more are undefined in MLIR. Here, shifts by 64 bits or
+// more give 0.
 int64_t shlInt(int64_t a, int64_t b) {
   return b >= 0 && b < 64 ? uint64_t(a) << b : 0;
 }
@@ -393,7 +394,7 @@ static void attachIntegerArithmetic(MLIRContext *c) {
   attach<math::IPowIOp, binaryInt<math::IPowIOp, powInt>>(c);
 }
 
-/// Comparisons, and the selection of values by a condition.
+/// Attaches the models of comparisons, and of the selection by a condition.
 static void attachPredicates(MLIRContext *c) {
   attach<math::IsFiniteOp, asked<math::IsFiniteOp, std::isfinite>>(c);
   attach<math::IsInfOp, asked<math::IsInfOp, std::isinf>>(c);

@@ -1,6 +1,6 @@
-// Reference semantics of grouped products, which multiply each row with the
-// matrix of the expert that the row's id selects, and of nn.position_in_expert,
-// which numbers the token-expert pairs (slots) of each expert.
+// Reference semantics of grouped products (grouped GEMM), which multiply each
+// row with the matrix of the expert that the row's id selects, and of
+// nn.position_in_expert, which numbers the token-expert pairs of each expert.
 
 #include "Model.h"
 
@@ -47,10 +47,10 @@ static void groupedOuter(nn::GroupedOuterOp, Operands in, Results out) {
   });
 }
 
-/// For each slot (a pair of a token and one of the experts that it has chosen),
-/// counts the slots of the same expert that precede it: those with a smaller
-/// position, or with the same position and a smaller index. Slots with equal
-/// position and index do not precede each other.
+/// For each token-expert pair (a token and one of its top-k experts), counts
+/// the pairs of the same expert that precede it: those with a smaller token
+/// position, or with the same position and a smaller index among the token's
+/// experts. Pairs that agree in both do not precede each other.
 static void positionInExpert(nn::PositionInExpertOp op, Operands in,
                              Results out) {
   ArrayRef<int64_t> shape = in[0]->shape();

@@ -13,14 +13,15 @@ constexpr double kSqrtTwoOverPi = 0.79788456080286535588; // sqrt(2/pi)
 constexpr double kInvSqrtTwoPi = 0.39894228040143267794;  // 1/sqrt(2 pi)
 constexpr double kGeluCubic = 0.044715;
 
-/// tanh(sqrt(2/pi) (x + 0.044715 x^3)), with `square` = x^2.
+/// Returns tanh(sqrt(2/pi) (x + 0.044715 x^3)), with `square` = x^2.
 Value geluTanh(TensorExpr &e, Value x, Value square) {
   Value factor =
       e.add(e.mul(square, kSqrtTwoOverPi * kGeluCubic), kSqrtTwoOverPi);
   return e.make<math::TanhOp>(e.mul(x, factor));
 }
 
-/// The normal distribution function, (1 + erf(x / sqrt 2)) / 2.
+/// Returns the standard normal distribution function, (1 + erf(x / sqrt 2)) /
+/// 2.
 Value normalCdf(TensorExpr &e, Value x) {
   Value erf = e.make<math::ErfOp>(e.mul(x, kSqrtHalf));
   return e.add(e.mul(erf, 0.5), 0.5);
@@ -41,7 +42,7 @@ Decomposed geluGrad(nn::GeluGradOp op, TensorExpr &e) {
     Value density = e.mul(e.exp(e.mul(square, -0.5)), kInvSqrtTwoPi);
     slope = e.add(normalCdf(e, x), e.mul(x, density));
   } else {
-    // t = tanh(u): (1 + t)/2 + x/2 (1 - t^2) u'
+    // With t = tanh(u), the derivative is (1 + t)/2 + x/2 (1 - t^2) u'.
     Value t = geluTanh(e, x, square);
     Value inner =
         e.add(e.mul(square, 3.0 * kSqrtTwoOverPi * kGeluCubic), kSqrtTwoOverPi);

@@ -17,16 +17,17 @@ using Precision = PrecisionRule (*)();
 template <unsigned... Operands> PrecisionRule multiplies() {
   return {PrecisionRule::Kind::Multiplies, {Operands...}, {}, {}};
 }
-/// Only moves the elements of these operands.
+/// The precision rule of an operation that only moves elements of these
+/// operands.
 template <unsigned... Operands> PrecisionRule moves() {
   return {PrecisionRule::Kind::Moves, {Operands...}, {}, {}};
 }
-/// Computes these results in f32.
+/// The precision rule of an operation that computes these results in f32.
 template <unsigned... Results> PrecisionRule keeps() {
   return {PrecisionRule::Kind::Computes, {}, {Results...}, {}};
 }
-/// The precision rule of an operation that chooses elements by the values of
-/// this operand, which must therefore not be rounded.
+/// The precision rule of an operation that selects elements depending on the
+/// values of this operand. The operand must therefore not be rounded.
 template <unsigned Operand> PrecisionRule choosesBy() {
   return {PrecisionRule::Kind::Computes, {}, {}, {Operand}};
 }

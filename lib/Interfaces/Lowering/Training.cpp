@@ -8,7 +8,8 @@ using namespace cleave::lowering;
 
 namespace {
 
-/// The first word of Philox-4x32-10 (Salmon et al., 2011) over i32 tensors.
+/// Returns the first word of Philox-4x32-10 (Salmon et al., 2011) for each
+/// element of i32 tensors.
 Value philoxFirstWord(TensorExpr &e, Value counter[4], Value key[2]) {
   RankedTensorType type = e.typeOf(counter[0]);
   Value multiplier0 = e.splatInt(type, int32_t(0xD2511F53u)),
@@ -89,8 +90,9 @@ Decomposed dropout(nn::DropoutOp op, TensorExpr &e) {
   return SmallVector<Value>{e.select(keep, scaled, e.splat(x, 0.0))};
 }
 
-/// 1 - beta^step in double, rounded to `type`. For small steps the difference
-/// is small and would lose half of its digits in single precision.
+/// Returns 1 - beta^step, computed in double and rounded to `type`. In the
+/// first training steps the difference is small and would lose half of its
+/// digits in single precision.
 Value biasCorrection(TensorExpr &e, double beta, Value step, Type type) {
   auto scalar = RankedTensorType::get({}, e.builder.getF64Type());
   if (beta == 0.0)

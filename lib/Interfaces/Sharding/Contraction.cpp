@@ -69,8 +69,9 @@ ShardingRule argmax(nn::ArgMaxOp op) {
   return rule;
 }
 
-/// Argmax along a split dimension: ranks compute the maximum over all tiles,
-/// then the smallest index at which it occurs.
+/// Emits the per-rank code of an argmax along a split dimension: the ranks
+/// compute the maximum over all tiles, then the smallest index at which it
+/// occurs.
 LogicalResult planArgmax(nn::ArgMaxOp op, LocalPlan &plan) {
   return planJoint<nn::ArgMaxOp, formula::argMax>(
       plan, plan.rule().operands[0][op.getDim()][0], dist::Purpose::Activation);

@@ -131,9 +131,9 @@ private:
     }
   }
 
-  /// Returns the factor of which a dimension consists, beside factors of size
-  /// 1. Returns nullopt if the dimension has several factors of a size above 1,
-  /// or no factor.
+  /// Returns the only factor of a dimension, apart from factors of size 1.
+  /// Returns nullopt if the dimension has several factors of a size above 1, or
+  /// no factor.
   static std::optional<int64_t> onlyFactor(const DimFactors &made,
                                            const ShardingRule &rule) {
     std::optional<int64_t> only;
@@ -159,8 +159,9 @@ private:
       visitAll(result, rule.results[index]);
   }
 
-  /// Fixes the sets that the dimensions of a value, or the factors of an
-  /// operation, have several times: one mesh axis cannot split two of them.
+  /// Marks sets that occur several times in `roots` as not splittable. `roots`
+  /// are the sets of the dimensions of a value, or of the factors of an
+  /// operation, and one mesh axis cannot split two of them.
   void fixRepeated(ArrayRef<unsigned> roots) {
     llvm::DenseSet<unsigned> seen;
     for (unsigned root : roots)
@@ -171,7 +172,7 @@ private:
   void addOperation(Operation *op) {
     ShardingRule rule = ShardingRule::of(op);
     SmallVector<std::optional<unsigned>> first(rule.factors.size());
-    // Whether a factor is in a dimension together with other factors.
+    // Whether each factor is in a dimension together with other factors.
     SmallVector<bool> shared(rule.factors.size());
     forEachDim(op, rule, [&](const DimFactors &made, unsigned set) {
       std::optional<int64_t> factor = onlyFactor(made, rule);
@@ -202,8 +203,8 @@ private:
 
 ShardingRule scan(nn::ScanOp op) { return ScanFactors(op).rule(); }
 
-/// Builds the code that each rank runs: the same loop, in which each operation
-/// is replaced by the code that each rank runs for it.
+/// Builds the per-rank code of a scan: the same loop, with each operation in it
+/// replaced by its per-rank code.
 LogicalResult planScan(nn::ScanOp op, LocalPlan &plan) {
   ScanFactors factors(op);
   llvm::DenseMap<unsigned, SmallVector<dist::Axis>> axesOf; // by set

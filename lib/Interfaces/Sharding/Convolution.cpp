@@ -247,20 +247,20 @@ LogicalResult planConvFilterGrad(nn::ConvFilterGradOp op, LocalPlan &plan) {
   return success();
 }
 
-/// Computes a rank's tile of an input gradient: computes the gradient of all
-/// inputs in the windows that overlap the tile, then cuts the tile out.
+/// A rank's tile of an input gradient. The rank computes the gradient of all
+/// inputs in the windows that overlap the tile, and then cuts the tile out.
 struct CoveredTile {
   Value cotangent;
   /// For each dimension, the per-rank operation computes a range of `length`
   /// input elements, which begins at the global index base + rank * step. The
   /// rank's tile begins at element `begin` of this range.
   SmallVector<int64_t> base, step, length, begin;
-  /// By dimension: why each rank needs the whole cotangent; "" if it does not.
+  /// Why each rank needs the whole cotangent, by dimension; "" if it does not.
   SmallVector<std::string> whole;
   bool any = false;
 
-  /// `value`: the tile of the cotangent; `global`: its unsplit shape. `input`:
-  /// the type of the tile of the input gradient; `covered`: its unsplit shape.
+  /// `value` is the tile of the cotangent, `global` the cotangent's shape;
+  /// `input` is the type of the input gradient's tile, `covered` its shape.
   CoveredTile(LocalPlan &plan, Value value, ArrayRef<int64_t> global,
               RankedTensorType input, ArrayRef<int64_t> covered,
               ArrayRef<int64_t> kernel, WindowAttrs &attrs,
@@ -278,7 +278,7 @@ struct CoveredTile {
       int64_t count = global[dim], first = 0, outputStep = 0;
       int64_t reach = attrs.reach(s, kernel[s]);
       if (tile % stride == 0) {
-        // Output o covers [o * stride - low, o * stride - low + reach).
+        // Output o reads [o * stride - low, o * stride - low + reach).
         first = llvm::divideFloorSigned(low - (reach - 1), stride);
         int64_t last = llvm::divideCeilSigned(tile - 1 + low, stride);
         count = last - first + 1;
@@ -327,7 +327,7 @@ struct CoveredTile {
                                       shape, ones);
         continue;
       }
-      // Outside of the covered range, nn.gather reads zeros: no gradient.
+      // Outside of the covered range, nn.gather reads zero gradients.
       Value index = nn::IotaOp::create(b, plan.loc(), i64, 0);
       index = arith::AddIOp::create(b, plan.loc(), index,
                                     plan.constant(i64, begin[dim]));
@@ -432,9 +432,9 @@ ShardingRule topK(nn::TopKOp op) {
   return rule;
 }
 
-/// The k largest of each tile are candidates; they are gathered, and the k
-/// largest of all candidates are the result. Of equal candidates, the first in
-/// rank order has the lowest index.
+/// Gathers the k largest elements of each tile as candidates, and selects the k
+/// largest of all candidates. Of equal candidates, the first in rank order has
+/// the lowest index.
 LogicalResult planTopK(nn::TopKOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().operands[0];
   int64_t factor = dims.back()[0], k = op.getK();
@@ -467,7 +467,7 @@ LogicalResult planTopK(nn::TopKOp op, LocalPlan &plan) {
                              dist::Purpose::Activation));
   auto best = nn::TopKOp::create(e.builder, e.loc, values, indices,
                                  gather->getResult(0), k);
-  // Selects each chosen candidate's index by a sum with one nonzero term.
+  // The index of a selected candidate is a sum in which all other terms are 0.
   SmallVector<int64_t> wide(values.getShape()), chosen, candidate;
   wide.push_back(shape.back());
   for (int64_t dim = 0; dim < last; ++dim) {

@@ -13,15 +13,15 @@ namespace {
 
 template <typename Op> ShardingRule plain(Op op) { return elementwise(op); }
 
-/// The sharding rule of additions and subtractions, which are linear in both
-/// operands together.
+/// The sharding rule of additions and subtractions, which are linear in their
+/// two operands jointly.
 template <typename Op> ShardingRule additive(Op op) {
   ShardingRule rule = elementwise(op);
   rule.linear = {{0, 1}};
   return rule;
 }
 
-/// Linear in each of two operands.
+/// The sharding rule of products, which are linear in each operand.
 template <typename Op> ShardingRule product(Op op) {
   ShardingRule rule = elementwise(op);
   rule.linear = {{0}, {1}};
@@ -35,9 +35,9 @@ template <typename Op> ShardingRule linear(Op op) {
   return rule;
 }
 
-/// Whether a value is a sum whose terms were all rounded to `narrow` and
-/// extended again. If such a sum is split into partial sums, rounding each of
-/// them loses no more than the rounding of the terms did.
+/// Returns whether a value is a sum whose terms were all rounded to `narrow`
+/// and extended again. If such a sum is split into partial sums, rounding each
+/// of them loses no more than the rounding of the terms did.
 bool addsRounded(Value value, FloatType narrow, unsigned depth = 0) {
   constexpr unsigned kMaxDepth = 16;
   Operation *op = value.getDefiningOp();

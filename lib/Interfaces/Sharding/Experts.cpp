@@ -1,10 +1,10 @@
-// Sharding rules of grouped products (each row is multiplied with the matrix
-// that it chooses), and of nn.position_in_expert, which numbers the
-// token-expert pairs of each expert. The rows are independent. If the matrices
-// are split along their first dimension (experts), the rule is like that of a
-// lookup in a split embedding table: each rank multiplies the rows whose matrix
-// is in its tile, and returns zeros for all other rows, so results are partial
-// sums.
+// Sharding rules of grouped products (grouped GEMM, in which each row is
+// multiplied with the matrix that its id selects), and of
+// nn.position_in_expert, which numbers the token-expert pairs of each expert.
+// The rows are independent. If the matrices are split along their first
+// dimension (experts), the rule is like that of a lookup in a split embedding
+// table: each rank multiplies the rows whose matrix is in its tile, and returns
+// zeros for all other rows, so results are partial sums.
 
 #include "Lookup.h"
 #include "cleave/Interfaces/RowShare.h"
@@ -73,7 +73,7 @@ ShardingRule positionInExpert(nn::PositionInExpertOp op) {
   return rule;
 }
 
-/// Sets the ids of padded rows to -1, which chooses no matrix, so that they
+/// Sets the ids of padded rows to -1, which selects no matrix, so that they
 /// cause no work and no communication.
 Value withoutPadding(LocalPlan &plan, Value ids) {
   const TensorFactors &rows = plan.rule().operands[2];
@@ -85,8 +85,8 @@ Value withoutPadding(LocalPlan &plan, Value ids) {
   return ids;
 }
 
-/// Notes that a rank multiplies only those rows whose matrix is in its own
-/// tile: on average, one in `ways` rows.
+/// Records in an attribute that a rank multiplies only those rows whose matrix
+/// is in its own tile: on average, one in `ways` rows.
 void noteShare(LocalPlan &plan, Operation *local, int64_t factor) {
   if (plan.isSplit(factor))
     local->setAttr(kRowShareAttrName,

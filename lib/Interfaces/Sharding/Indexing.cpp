@@ -27,8 +27,8 @@ Value cleave::sharding::inTile(LocalPlan &plan, Value indices, int64_t factor) {
   Value local = shifted(plan, indices, factor);
   if (!plan.isPadded(factor))
     return local;
-  // A valid index never maps to padding, but an index out of range may; it is
-  // moved outside of all tiles.
+  // A valid index never points into the padding of a tile, but an index out of
+  // range may. Such an index is replaced by -1, which is outside of all tiles.
   auto type = cast<RankedTensorType>(indices.getType());
   Value inside = arith::CmpIOp::create(
       plan.builder(), plan.loc(), arith::CmpIPredicate::slt, indices,
@@ -68,7 +68,7 @@ ShardingRule gather(nn::GatherOp op) {
 ShardingRule checkIndex(nn::CheckIndexOp op) { return elementwise(op); }
 
 /// The padding of an index tensor has arbitrary contents. It is replaced by 0,
-/// which is a valid index, so that the check does not fail.
+/// which is a valid index, so that nn.check_index does not report it.
 LogicalResult planCheckIndex(nn::CheckIndexOp op, LocalPlan &plan) {
   const TensorFactors &dims = plan.rule().operands[0];
   for (size_t factor = 0; factor < plan.rule().factors.size(); ++factor)

@@ -7,13 +7,14 @@
 
 namespace cleave::sharding {
 
-/// Indices relative to the tile of `factor`; unchanged if it is not split.
-/// Indices into other tiles are out of range or in the tile's padding.
+/// Returns indices relative to the tile of `factor`, or `indices` if the factor
+/// is not split. Indices into other tiles are then out of range or in the
+/// tile's padding.
 mlir::Value shifted(LocalPlan &plan, mlir::Value indices, int64_t factor);
 
-/// Returns indices relative to the tile of `factor`, like `shifted`, for
-/// operations that read the indexed tensor: no index points to padding of the
-/// tile.
+/// Returns indices relative to the tile of `factor`, like `shifted`. It is for
+/// operations that read the indexed tensor, so none of these indices points to
+/// padding of the tile.
 mlir::Value inTile(LocalPlan &plan, mlir::Value indices, int64_t factor);
 
 } // namespace cleave::sharding

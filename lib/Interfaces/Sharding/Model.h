@@ -56,8 +56,8 @@ TensorFactors addFactors(ShardingRule &rule, llvm::ArrayRef<int64_t> shape,
                          FactorCombiner combiner = FactorCombiner::None);
 
 /// Returns the rule of an elementwise operation, whose operands and results all
-/// have one shape. An operand may instead be a scalar (a tensor of rank 0),
-/// which has no factors.
+/// have the same shape. An operand may instead be a scalar (a tensor of rank
+/// 0), which has no factors.
 ShardingRule elementwise(mlir::Operation *op);
 
 /// Each function attaches the sharding rules of one family of operations.

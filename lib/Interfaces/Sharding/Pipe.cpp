@@ -1,5 +1,5 @@
-// The sharding rule of sums over stages: elementwise, where each result depends
-// on its own operand.
+// The sharding rule of pipe.sum_stages, sums over pipeline stages: it is
+// elementwise, and each result depends only on its own operand.
 
 #include "Model.h"
 

@@ -30,10 +30,11 @@ ShardingRule broadcast(nn::BroadcastOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// The sharding rule of a reshape. Common divisors of the sizes on both sides,
-/// major first, are factors that pass through: [6, 4] -> [24] has the factors 6
-/// and 4. Where sizes share no divisor, dimensions up to the next common
-/// boundary cannot be split.
+/// The sharding rule of a reshape. Sizes are matched from the outermost
+/// dimensions on: common divisors of the sizes on both sides are factors that
+/// pass through, so [6, 4] -> [24] has the factors 6 and 4. Where sizes share
+/// no divisor, dimensions cannot be split until the products of the sizes on
+/// both sides are equal again.
 ShardingRule reshape(nn::ReshapeOp op) {
   ShardingRule rule;
   ArrayRef<int64_t> from = shapeOf(op.getInput()), to = shapeOf(op.getResult());
@@ -130,8 +131,8 @@ ShardingRule slice(nn::SliceOp op) {
   return moves(std::move(rule), input, result);
 }
 
-/// Split dimensions become halo exchanges (dist.window) that include the offset
-/// and the stride.
+/// Emits the per-rank code of a slice. Along a split dimension, a halo exchange
+/// (dist.window) with the offset and the stride of the slice replaces it.
 LogicalResult planSlice(nn::SliceOp op, LocalPlan &plan) {
   Value value = plan.operand(0);
   SmallVector<int64_t> offsets(op.getOffsets()), strides(op.getStrides());
@@ -169,8 +170,8 @@ ShardingRule concat(nn::ConcatOp op) {
   return rule;
 }
 
-/// Whether each element's global index along `dim`, split as `factor`, is at
-/// least `bound`.
+/// Returns a mask that is true where an element's global index along `dim`,
+/// which is split as `factor`, is at least `bound`.
 Value isFrom(LocalPlan &plan, RankedTensorType type, int64_t dim,
              int64_t factor, int64_t bound) {
   auto indexType = type.clone(plan.builder().getI64Type());
@@ -180,9 +181,9 @@ Value isFrom(LocalPlan &plan, RankedTensorType type, int64_t dim,
       nn::createSplat(plan.builder(), plan.loc(), indexType, bound));
 }
 
-/// The local form of a concatenation along a split dimension: each operand is
-/// moved to its place in the result, and each element is selected from the last
-/// operand that begins at or before it.
+/// Emits the per-rank code of a concatenation along a split dimension. Each
+/// operand is moved to its position in the result, and each element is selected
+/// from the last operand that begins at or before the element.
 LogicalResult planConcat(nn::ConcatOp op, LocalPlan &plan) {
   int64_t dim = op.getDim(), factor = plan.rule().results[0][dim][0];
   if (!plan.isSplit(factor)) {
@@ -232,7 +233,8 @@ ShardingRule pad(nn::PadOp op) {
   return rule;
 }
 
-/// Halo exchanges pad split dimensions with zeros.
+/// Emits the per-rank code of a pad. Along split dimensions, a halo exchange
+/// pads with zeros.
 LogicalResult planPad(nn::PadOp op, LocalPlan &plan) {
   Value value = plan.operand(0);
   SmallVector<int64_t> low(op.getLow()), high(op.getHigh());

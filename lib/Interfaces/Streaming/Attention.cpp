@@ -42,7 +42,8 @@ template <typename Op> void maskKeys(Op op, OpBuilder &builder, Value inside) {
 }
 
 /// Adds operands with positions to an attention that masks by index. A tile of
-/// its keys can then be masked without knowing the tile's place.
+/// its keys can then be masked without knowing the tile's offset in the
+/// sequence.
 template <typename Op> void givePositions(Op op, OpBuilder &builder) {
   if (op.getQPositions() || (!op.getCausal() && !op.getWindow()))
     return;
@@ -83,8 +84,8 @@ Value alongResult(TensorExpr &e, OpBuilder &builder, Value statistic,
 }
 
 /// Combines the results (o1, lse1) and (o2, lse2) for two sets of keys: o = (o1
-/// w1 + o2 w2) / (w1 + w2) and lse = m + log(w1 + w2), where m is the larger of
-/// both lse and w = exp(lse - m). A query with all keys masked has lse = -inf.
+/// w1 + o2 w2) / (w1 + w2) and lse = m + log(w1 + w2), with m = max(lse1, lse2)
+/// and wi = exp(lsei - m). A query with all keys masked has lse = -inf.
 SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
                                     ValueRange some, ValueRange others) {
   TensorExpr e(builder, op.getLoc());
@@ -107,7 +108,8 @@ SmallVector<Value> combineAttention(nn::AttentionOp op, OpBuilder &builder,
   return {rounded(e, result, some[0].getType()), lse};
 }
 
-/// The same across ranks: o = sum(o_r w_r) / sum(w_r).
+/// Like combineAttention, but combines the results of all ranks: o = sum(o_r
+/// w_r) / sum(w_r).
 SmallVector<Value> combineAttentionOfRanks(nn::AttentionOp op,
                                            OpBuilder &builder, ValueRange own,
                                            RankReduction reduce) {

@@ -85,8 +85,8 @@ int64_t factorOf(const DimFactors &factors) {
   return factors.size() == 1 ? factors[0] : -1;
 }
 
-/// Whether only fused kernels read the value, perhaps through views. They read
-/// the pieces in place.
+/// Returns whether only fused kernels read the value, perhaps through views.
+/// They can read the pieces without concatenating them.
 bool isFused(Value value) {
   return llvm::all_of(value.getUsers(), [](Operation *user) {
     auto lowering = dyn_cast<LoweringInterface>(user);
@@ -166,10 +166,10 @@ private:
     return model ? cluster.matmulSeconds(double(model.getFlops()) / count) : 0;
   }
 
-  /// The number of pieces for which the collective and its products are
-  /// fastest; 1 if splitting does not pay. `products` is one product, or all
-  /// products that read one gather. `bytes` is the memory traffic of
-  /// concatenating the pieces.
+  /// Returns the number of pieces with which the collective and its products
+  /// are fastest; 1 if splitting is not worthwhile. `cuts` has one product, or
+  /// all products that read one gathered value. `bytes` is the memory traffic
+  /// of concatenating the pieces.
   int64_t choose(CollectiveOpInterface collective, ArrayRef<Cut> cuts,
                  int64_t size, bool isGather, double bytes) const {
     /// Splitting must gain at least the share kGain of the collective's time,
@@ -245,7 +245,8 @@ private:
     return clonePiece(b, cut.product, operands, cut.result, count);
   }
 
-  /// Splits a product that only this reduction reads.
+  /// Splits the product whose result this collective reduces, if nothing else
+  /// reads the result.
   void cutSum(CollectiveOpInterface collective) {
     auto product = collective->getOperand(0).getDefiningOp<nn::EinsumOp>();
     if (!product || !product->hasOneUse() ||

@@ -234,9 +234,8 @@ private:
   }
 
   void eraseUnread() {
-    // A reduce-scatter over the axes of the second hop reads the result of a
-    // reduce-scatter over the axes of the first hop. The reader is erased
-    // first.
+    // A reduce-scatter over the axes of the second hop reads the result of one
+    // over the axes of the first hop, so it is erased first.
     llvm::stable_sort(scatters, [&](Operation *a, Operation *b) {
       return isOver(a, next) && !isOver(b, next);
     });

@@ -1,4 +1,4 @@
-//===- ExpertLinks.cpp - rows over links of two classes -------------------===//
+//===- ExpertLinks.cpp - tokens over two classes of links -----------------===//
 
 #include "ExpertLinks.h"
 
@@ -62,9 +62,9 @@ bool cleave::partition::pays(func::FuncOp func, const Levels &levels,
   return twice < direct;
 }
 
-/// A collective is split into two steps, of which this emits one. Along the
-/// dimension of the collective, the result has `times` / `by` times as many
-/// elements as the operand.
+/// Emits one of the two steps into which a collective is split. Along the
+/// dimension of the collective, the result of the step has `times` / `by` times
+/// as many elements as its operand.
 template <typename Make>
 static SmallVector<Value> step(ValueRange inputs, ArrayRef<int64_t> dims,
                                int64_t times, int64_t by, Make make) {

@@ -1,4 +1,4 @@
-//===- ExpertRows.cpp - rows at the ranks of what they choose -------------===//
+//===- ExpertRows.cpp - tokens at the ranks of their experts --------------===//
 
 #include "ExpertRows.h"
 
@@ -131,7 +131,7 @@ void ExpertRows::reckon(Choice &choice) {
     expectedRows.by = AxisListAttr::get(builder.getContext(), axes);
 }
 
-/// Notes how many tokens each rank receives in an exchange under balanced
+/// Records how many tokens each rank receives in an exchange under balanced
 /// routing: as many as the ranks of its group hold on average.
 void ExpertRows::reckonArrivals(const Choice &choice) {
   for (auto [index, round] : llvm::enumerate(choice.rounds)) {
@@ -177,7 +177,7 @@ PurposeAttr ExpertRows::purposeOf(const Choice &choice, unsigned round) {
 }
 
 /// Plans to which rank and in which exchange round each token is sent, and
-/// tells the other ranks how many tokens they receive.
+/// sends each rank the number of tokens that it receives.
 void ExpertRows::plan(Choice &choice, Value ids) {
   auto i64 = builder.getI64Type();
   int64_t rows = choice.rows = typeOf(ids).getNumElements();
@@ -272,8 +272,8 @@ void ExpertRows::plan(Choice &choice, Value ids) {
       // one round of the first hop, and `outer` is the condition of that round.
       // If the first hop skips the round at run time, no tokens arrived, and
       // the counts are undefined. So a round of the second hop runs only if
-      // this round of the first hop runs too. The flag of the latter is always
-      // computed.
+      // this round of the first hop runs too. The boolean `flag`, which says
+      // whether it does, is always computed.
       auto condition = ConditionOp::create(builder, anchor->getLoc(),
                                            round.needed, round.number);
       if (outer) {

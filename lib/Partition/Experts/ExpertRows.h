@@ -82,8 +82,9 @@ struct Choice {
 
 /// The value before saves and rematerializations.
 mlir::Value kept(mlir::Value value);
-/// Whether element i of the result depends only on element i of each operand,
-/// and not on the index i itself. (A dropout mask does depend on the index.)
+/// Returns whether element i of the result depends only on element i of each
+/// operand, and not on the index i itself. (A dropout mask does depend on the
+/// index.)
 bool isElementwise(mlir::Operation *op);
 
 /// This rank's tile (`value`) of a tensor whose first dimension, the experts,
@@ -150,8 +151,8 @@ public:
   /// Returns the value before masks replaced the rows of padding tokens, which
   /// are not sent.
   mlir::Value unmasked(const Choice &choice, mlir::Value rows) const;
-  /// Whether the rows are looked up, by the expert ids, in a table with a row
-  /// per expert, such as a bias.
+  /// Returns whether the rows are looked up, by the expert ids, in a table with
+  /// a row per expert, such as a bias.
   bool ofExperts(const Choice &choice, mlir::Value rows);
 
   /// Sends the rows `atExperts`, one value for each exchange round, back to the

@@ -27,8 +27,8 @@ Value cleave::partition::kept(Value value) {
   return value;
 }
 
-/// Whether two values are equal, where a saved or rematerialized value equals
-/// the original.
+/// Returns whether two values are equal. A saved or rematerialized value counts
+/// as equal to the original.
 static bool isSame(Value a, Value b) {
   a = kept(a), b = kept(b);
   if (a == b)
@@ -62,9 +62,9 @@ bool cleave::partition::isElementwise(Operation *op) {
                        [](const Factor &factor) { return factor.indexed; });
 }
 
-/// Whether the elements of a value of tokens depend only on the index in the
-/// last dimension. The value is then the same for every token, so it need not
-/// be sent.
+/// Returns whether the elements of a value of tokens depend only on the index
+/// in the last dimension. The value is then the same for every token, so it
+/// need not be sent.
 static bool isOfColumn(Value value) {
   DenseElementsAttr constant;
   if (matchPattern(value, m_Constant(&constant)))

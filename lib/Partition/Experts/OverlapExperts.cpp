@@ -71,9 +71,9 @@ public:
   }
 
 private:
-  /// Whether an operation and its operands can move before the first reader.
-  /// They must not depend on the exchanged tokens, communicate, or belong to
-  /// another action of the pipeline schedule.
+  /// Returns whether an operation and its operands can move before the first
+  /// reader. They must not depend on the exchanged tokens, communicate, or
+  /// belong to another action of the pipeline schedule.
   bool isMovable(Operation *next,
                  const llvm::SmallPtrSetImpl<Operation *> &fixed) const {
     if (next == reader || next->getNumRegions() != 0 || !isPure(next) ||

@@ -1,7 +1,8 @@
 //===- SortRows.cpp - dist-sort-rows --------------------------------------===//
 //
-// On per-rank programs: sorts the rows of grouped products by expert, and keeps
-// elementwise operations between the products in that order.
+// On per-rank programs: sorts the rows of grouped products (grouped GEMM) by
+// expert, and computes elementwise operations between these products on the
+// sorted rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,13 +34,14 @@ using cleave::partition::kept;
 
 namespace {
 
-/// Whether the operation saves its operand or computes each row independently.
+/// Returns whether the operation saves its operand, or computes each row
+/// independently.
 bool isOfRows(Operation *op) {
   return isa<nn::SaveOp, nn::RematerializeOp>(op) || isElementwise(op);
 }
 
-/// One assignment of rows, of shape [r...], to experts, and the order in which
-/// rows are sorted by expert.
+/// One assignment of rows, which have the dimensions [r...], to experts, and
+/// the order in which the rows are sorted by expert.
 struct Choice {
   Value ids; // unsorted
   int64_t matrices = 0;
@@ -52,7 +54,8 @@ struct Choice {
   /// top-k experts): the index of the token at each sorted position. The key of
   /// the map is n.
   llvm::SmallDenseMap<int64_t, Value> tokens;
-  /// Sorted values [rows, ...], by the unsorted value [r..., ...].
+  /// Maps unsorted values [r..., ...] to the same values with sorted rows,
+  /// [rows, ...].
   llvm::DenseMap<Value, Value> known;
 
   ArrayRef<int64_t> rowSizes() const { return typeOf(ids).getShape(); }
@@ -127,8 +130,8 @@ private:
         op.getType(), choice->sorted, updates, uint64_t(0)));
   }
 
-  /// An elementwise operation runs on sorted rows if an operand is computed
-  /// from sorted rows and grouped products read the result.
+  /// Runs an elementwise operation on sorted rows if one of its operands is
+  /// computed from sorted rows and grouped products read its result.
   void visitElementwise(Operation *op) {
     for (Value operand : op->getOperands())
       if (Choice *choice = choiceWith(operand)) {
@@ -296,7 +299,8 @@ private:
     return copy->getResult(0);
   }
 
-  /// Readers of unsorted rows gather each row from its sorted position.
+  /// Replaces `op` by `sorted`, which has the same rows in sorted order.
+  /// Readers of the unsorted rows gather each row from its sorted position.
   void replace(Choice &choice, Operation *op, Value sorted) {
     Value result = op->getResult(0);
     Value back = make<nn::GatherOp>(result.getType(), sorted, choice.places,

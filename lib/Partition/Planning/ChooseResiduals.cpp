@@ -196,7 +196,7 @@ private:
       made = std::move(mapping);
   }
 
-  /// Whether the value was gathered, and only over axes for which the
+  /// Returns whether the value was gathered, and only over axes for which the
   /// configuration keeps gathered values for the backward pass.
   bool isKept(Value value) const {
     bool gathered = false;

@@ -1,4 +1,4 @@
-//===- LocalCost.h - what operations send while they run --------*- C++ -*-===//
+//===- LocalCost.h - communication inside operations ------------*- C++ -*-===//
 
 #ifndef CLEAVE_LIB_PARTITION_PLANNING_LOCALCOST_H
 #define CLEAVE_LIB_PARTITION_PLANNING_LOCALCOST_H
@@ -10,8 +10,8 @@ namespace cleave::partition {
 
 /// Returns the seconds of communication inside an operation whose factors are
 /// split by the axes `factors`: all-reduces of a reduction along a split
-/// dimension (as in softmax), and halo exchanges. Infinite if no per-rank code
-/// can be emitted for the operation.
+/// dimension (as in softmax), and halo exchanges. Returns infinity if no
+/// per-rank code can be emitted for the operation.
 double secondsWithin(mlir::Operation *op, const ShardingRule &rule,
                      llvm::ArrayRef<dist::Axes> factors,
                      const dist::MeshAxes &mesh, const cost::LinkModel &links);

@@ -1,4 +1,4 @@
-//===- MoveRemarks.cpp - what is moved without being asked for ------------===//
+//===- MoveRemarks.cpp - remarks on unrequested reshards ------------------===//
 
 #include "MoveRemarks.h"
 
@@ -11,8 +11,9 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// Returns the name of the collective that makes a move. Empty for moves about
-/// which no remark is needed, since any sharded program has them.
+/// Returns the name of the collective that executes one step (move) of a
+/// reshard; empty for moves that any sharded program has, about which no remark
+/// is needed.
 static StringRef nameOf(Move::Kind kind) {
   switch (kind) {
   case Move::AllGather:
@@ -31,8 +32,8 @@ static bool movesTiles(ArrayRef<Move> moves) {
       moves, [](const Move &move) { return !nameOf(move.kind).empty(); });
 }
 
-/// Returns the first reader of the value; if it has no reader, the operation
-/// that defines it.
+/// Returns the first reader of the value, or the operation that defines it if
+/// nothing reads it.
 static Operation *firstUser(Value value) {
   Operation *first = value.getDefiningOp();
   for (Operation *user : value.getUsers()) {
@@ -50,8 +51,8 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
     return;
   auto type = cast<RankedTensorType>(value.getType());
 
-  // To find whether a size that does not divide evenly is the cause, plans the
-  // same reshard for sizes that do.
+  // To find out whether the cause is a size that does not divide evenly, plans
+  // the same reshard with such sizes replaced by sizes that do.
   std::string cause;
   SmallVector<int64_t> even(type.getShape());
   for (auto [dim, size] : llvm::enumerate(even)) {

@@ -1,4 +1,4 @@
-//===- OpCarry.cpp - what an operation leaves partial ---------------------===//
+//===- OpCarry.cpp - results that stay partial ----------------------------===//
 
 #include "OpPlanner.h"
 
@@ -11,9 +11,9 @@ using namespace cleave::partition;
 /// the reader that decides whether it is reduced.
 constexpr unsigned kMaxSteps = 8;
 
-/// Whether a reduce-scatter leads from the layout `have` to `need`: each
-/// dimension of `need` is split as in `have`, and possibly further by axes over
-/// which `have` is partial.
+/// Returns whether a reduce-scatter leads from the layout `have` to `need`:
+/// each dimension of `need` is split as in `have`, and possibly further by axes
+/// over which `have` is partial.
 static bool isScattered(const Layout &have, const Layout &need) {
   for (auto [had, wanted] : llvm::zip_equal(have.dims, need.dims))
     if (wanted.size() < had.size() ||

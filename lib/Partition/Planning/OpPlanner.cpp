@@ -9,9 +9,9 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// Separates products, which compute at their own rate, from parts of fused
-/// kernels. An operation is a product if it has more than this number of FLOPs
-/// per element of its operands and results.
+/// An operation with more than this number of FLOPs per element of its operands
+/// and results is modelled as a matrix product with a rate of its own, other
+/// operations as parts of fused kernels.
 static constexpr double kProduct = 8;
 /// At most this many assignments are evaluated.
 static constexpr size_t kMaxAssignments = 512;

@@ -50,9 +50,9 @@ public:
                           index);
   }
 
-  /// Whether a partial result is left to its reader to reduce. `kept` is the
-  /// layout in which it is computed, `asked` the requested one. Three
-  /// conditions must hold. A reduce-scatter or all-reduce of `kept` gives
+  /// Returns whether a partial result is left to its reader to reduce. `kept`
+  /// is the layout in which the result is computed, `asked` the requested one.
+  /// Three conditions must hold. A reduce-scatter or all-reduce of `kept` gives
   /// `asked`. The value has one reader. This reader is an addition (then only
   /// the sum is reduced) or a rounding (then fewer bytes are sent).
   static bool isReducedLater(mlir::Value value, const dist::Layout &kept,
@@ -94,10 +94,10 @@ private:
   cheapest(mlir::Operation *op, const ShardingRule &rule,
            llvm::ArrayRef<dist::Layout> asked) const;
 
-  /// Whether the only reader of the result reads partial sums: an addition with
-  /// another value partial over `axes`, a constraint that asks for partial
-  /// results, or a partial function result. Linear operations may come in
-  /// between. Reducing the result earlier would be redundant.
+  /// Returns whether the only reader of the result reads partial sums: an
+  /// addition with another value that is partial over `axes`, a constraint that
+  /// asks for partial results, or a partial function result. Linear operations
+  /// may come in between. Reducing the result earlier would be redundant.
   bool isSummedLater(mlir::Operation *op, dist::AxisSet axes) const;
   /// Follows unary linear operations back from `value` to the nearest value
   /// whose layout is known, which may be `value` itself. Returns null if there

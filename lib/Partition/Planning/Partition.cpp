@@ -114,10 +114,10 @@ private:
     return std::nullopt;
   }
 
-  /// Returns the purpose of a reshard of `value`, for traffic reports: that of
-  /// the role of the function argument from which only moves of elements lead
-  /// to it. Other values are activations or, as scalars of the optimizer
-  /// update, part of the gradient norm.
+  /// Returns the purpose of a reshard of `value`, for traffic reports. A
+  /// function argument, also after moves of elements, has the purpose of its
+  /// role. Other values are gradients, activations or, as scalars of the
+  /// optimizer update, part of the gradient norm.
   Purpose purposeOf(Value value) const {
     Value at = value;
     while (Operation *op = at.getDefiningOp()) {
@@ -166,8 +166,8 @@ private:
   // Values in layouts
   //===--------------------------------------------------------------------===//
 
-  /// Whether a constraint asks for the value in `layout`, or all readers of the
-  /// value are function results with this layout.
+  /// Returns whether a constraint asks for the value in `layout`, or all
+  /// readers of the value are function results with this layout.
   bool isAsked(Value value, const Layout &layout) const {
     bool isResult = !value.use_empty();
     for (OpOperand &use : value.getUses()) {

@@ -1,8 +1,9 @@
 //===- PlanOps.cpp - dist-plan-ops ----------------------------------------===//
 //
 // Chooses the axes of each factor and the axes that stay partial, operation by
-// operation in program order (OpPlanner). Layouts of operands are known by
-// then; propagation has set the requested layouts of results.
+// operation in program order (OpPlanner). So the layouts of an operation's
+// operands are already planned; propagation has set the requested layouts of
+// its results.
 //
 //===----------------------------------------------------------------------===//
 

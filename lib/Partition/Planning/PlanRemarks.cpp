@@ -75,7 +75,7 @@ private:
     return given ? std::optional(mesh.layout(given)) : std::nullopt;
   }
 
-  /// The operands that the operation reads as partial results.
+  /// Returns the operands that the operation reads as partial results.
   ArrayRef<unsigned> groupOf(Operation *op, const Plan &plan) const {
     for (ArrayRef<unsigned> group : plan.rule.linear)
       for (unsigned index : group)
@@ -110,8 +110,8 @@ private:
     return need;
   }
 
-  /// Text such as "; it stays so until it is read: all-reduced where math.exp
-  /// reads it".
+  /// Returns text such as "; it stays so until it is read: all-reduced where
+  /// math.exp reads it".
   std::string whereReduced(Value value, const Layout &kept) const {
     // Maps each text that describes how readers reduce the value to the names
     // of these readers, each once.

@@ -1,7 +1,7 @@
 //===- Propagate.cpp - dist-propagate -------------------------------------===//
 //
-// Propagates shardings over factors to a fixpoint. Works on a graph beside the
-// IR and writes attributes at the end; rewrites in between would drop them.
+// Propagates shardings over factors to a fixpoint. It works on a graph outside
+// of the IR, and writes the shardings to attributes of the IR at the end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -124,7 +124,7 @@ private:
     }
   }
 
-  /// Operations and ties propose axes, all given the same layouts. Proposals
+  /// All operations and ties propose axes for the current layouts. Proposals
   /// are then applied in an order that is independent of program order.
   void spread() {
     std::vector<unsigned> active;
@@ -290,8 +290,8 @@ private:
   }
 
   /// Several tensors may request different axes for one factor. Chooses the
-  /// request that moves the fewest bytes; among equal requests that of the
-  /// larger tensor, then the one with the slower axes.
+  /// request that moves the fewest bytes; if several do, that of the largest
+  /// tensor, and then the one whose axes come first in the mesh.
   Claim cheapest(const Edge &edge, int64_t factor, ArrayRef<Claim> list) const {
     if (list.size() == 1)
       return list[0];
@@ -345,7 +345,7 @@ private:
       if (!state.open[dim] || made.empty())
         continue;
       // A dimension of several factors must divide evenly, and a factor may be
-      // split only if its major factors are split completely.
+      // split only if the factors before it are split completely.
       Proposal want = {node, dim, {}, {}, 0};
       for (int64_t factor : made) {
         const Claim &claim = claims[factor];

@@ -46,7 +46,7 @@ public:
     }
   }
 
-  /// Computes for each rank its position along `list`.
+  /// Computes the position of each rank along the axes in `list`.
   void positions(ArrayRef<Axis> list, SmallVectorImpl<int64_t> &at) const {
     at.assign(count, 0);
     for (Axis axis : list) {
@@ -267,22 +267,23 @@ private:
     }
   }
 
-  /// Returns the index of the rank's target tile and of the partial sum that it
-  /// holds after the exchange, in lists that have one entry for each such pair
-  /// (`coveredBy`, `havingBy`, `owned`).
+  /// Returns the index of the rank's entry in lists (`coveredBy`, `havingBy`,
+  /// `owned`) that have one entry for each pair of a target tile and a partial
+  /// sum of the target. The rank's pair is the one that it holds after the
+  /// exchange.
   int64_t tileOf(int64_t rank) const {
     return target[rank] * terms + (made ? targetTerm[rank] : 0);
   }
 
-  /// The number of elements of the rank's target tile that no rank with this
-  /// target tile holds before the exchange.
+  /// Returns the number of elements of the rank's target tile that no rank with
+  /// this target tile holds before the exchange.
   double missing(int64_t rank) const {
     return std::round(wanted[rank] - covered[target[rank]] * perAlike);
   }
 
-  /// Numbers of elements of one rank in the first round of an exchange, or in
-  /// its only one: those that the rank keeps, those that it receives on
-  /// average, and the most that it may receive.
+  /// Numbers of elements of one rank in the first or only round of an exchange:
+  /// those that the rank keeps, those that it receives on average, and the
+  /// largest number that it may receive.
   struct Amounts {
     double keeps, received, most;
   };
@@ -292,8 +293,9 @@ private:
       double takes = keeps + missing(rank) * perTaker;
       if (made)
         owned[tileOf(rank)] += takes;
-      // The most elements that a rank may receive are not known yet:
-      // addSecondRound counts them for both rounds together.
+      // The largest number of elements that a rank may receive is left open
+      // here. addSecondRound computes it for the two rounds of the exchange
+      // together.
       return {keeps, p * takes - keeps, 0};
     }
     if (!made) {
@@ -315,9 +317,10 @@ private:
     return {keeps, received, std::ceil(received - 1e-9)};
   }
 
-  /// The number of ranks that send to this rank. For each source tile that
-  /// overlaps the rank's target tile, one range of elements is sent for each
-  /// partial sum of the source. Ranges that the rank itself holds are not sent.
+  /// Returns the number of ranks that send to this rank. For each source tile
+  /// that overlaps the rank's target tile, one range of elements is sent for
+  /// each partial sum of the source. Ranges that the rank itself holds are not
+  /// sent.
   int64_t sendersTo(int64_t rank) const {
     int64_t boxes = p * peers[rank], mine = own[rank] > 0;
     if (rounds > 1)
@@ -341,8 +344,8 @@ private:
     size[at] = sourceSize[rank];
   }
 
-  /// The number of elements that a rank sends if it holds the source tile and
-  /// partial sum with index `at`.
+  /// Returns the number of elements that a rank sends if it holds the source
+  /// tile and partial sum with index `at`.
   double sends(int64_t at) const {
     int64_t holders = n / sources, covers = rounds > 1 ? 1 : copies;
     return (covers * size[at] - kept[at]) / holders;
@@ -421,11 +424,10 @@ private:
   double perAlike, perTaker, perTerm, perChoice; ///< their reciprocals
   /// `covered`: for each target tile, the number of its elements that a rank
   /// with this target tile holds before the exchange, added up over these
-  /// ranks.
-  /// `having`: for each target tile, the number of these ranks that hold at
-  /// least one of its elements.
-  /// `coveredBy`, `havingBy`: the same for the ranks of each pair of a target
-  /// tile and a partial sum of the target (see tileOf).
+  /// ranks. `having`: for each target tile, the number of these ranks that hold
+  /// at least one of its elements. `coveredBy`, `havingBy`: the corresponding
+  /// numbers for each pair of a target tile and a partial sum of the target
+  /// (see tileOf).
   SmallVector<int64_t, 64> covered, coveredBy, having, havingBy;
   /// For each pair of a source tile and a partial sum of the source. `kept`:
   /// the number of elements that a rank which holds the pair keeps for its

@@ -43,8 +43,8 @@ Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim,
                              shape, ones);
 }
 
-/// Places the tile at its position in a tensor of zeros: a gather whose indices
-/// outside the tile read zeros.
+/// Places the tile at its position in a tensor of zeros, by a gather whose
+/// indices outside the tile read zeros.
 Value embed(OpBuilder &builder, Location loc, const MeshAxes &mesh,
             RankedTensorType want, Value local, const Move &move) {
   int64_t dim = move.dim, size = want.getDimSize(dim);

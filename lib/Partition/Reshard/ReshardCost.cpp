@@ -1,4 +1,4 @@
-//===- ReshardCost.cpp - what the moves of a reshard cost -----------------===//
+//===- ReshardCost.cpp - the costs of the moves of a reshard --------------===//
 
 #include "ReshardCost.h"
 #include <cmath>

@@ -1,4 +1,4 @@
-//===- ReshardCost.h - what the moves of a reshard cost ---------*- C++ -*-===//
+//===- ReshardCost.h - the costs of the moves of a reshard ------*- C++ -*-===//
 
 #ifndef CLEAVE_LIB_PARTITION_RESHARD_RESHARDCOST_H
 #define CLEAVE_LIB_PARTITION_RESHARD_RESHARDCOST_H
@@ -24,9 +24,9 @@ ExchangeEstimate estimateExchange(
     int64_t rounds = 1,
     llvm::function_ref<bool(const ExchangeEstimate &)> counts = {});
 
-/// A callback for the parameter `counts` of estimateExchange that never lets
-/// the senders be counted. It is for callers that need only the numbers of
-/// received elements.
+/// A callback for the parameter `counts` of estimateExchange that always
+/// returns false, so that the exact count of senders is skipped. It is for
+/// callers that need only the numbers of received elements.
 inline bool uncounted(const ExchangeEstimate &) { return false; }
 
 /// The cost of a plan is its modelled time, plus this weight times the time for
@@ -46,7 +46,7 @@ MoveCost costOf(const dist::MeshAxes &mesh, const cost::LinkModel &model,
                 const dist::Layout &at, const Move &move,
                 double enough = INFINITY);
 
-/// The moves of a reshard without a search.
+/// Returns the moves of a reshard, planned without a search.
 llvm::SmallVector<Move> planPlainly(const dist::MeshAxes &mesh,
                                     llvm::ArrayRef<int64_t> shape,
                                     const dist::Layout &from,

@@ -10,8 +10,8 @@
 
 namespace cleave::partition {
 
-/// All layouts of tensors with `rank` dimensions, partial sums included; empty
-/// if there are more than `most`.
+/// Returns all layouts of tensors with `rank` dimensions, partial sums
+/// included; empty if there are more than `most`.
 std::vector<dist::Layout> layoutsOf(const dist::MeshAxes &mesh, unsigned rank,
                                     size_t most);
 

@@ -15,7 +15,7 @@ namespace {
 /// the lower bound of received elements.
 constexpr double kFar = 0.04, kMostReceived = 1.2501;
 constexpr size_t kMostRanksTimesLayouts = 6000;
-/// The number of layouts that a search visits.
+/// The largest number of layouts that a search visits.
 constexpr unsigned kMaxVisits = 160;
 /// Latency is negligible in a plan if it takes at most this share of the plan's
 /// time.

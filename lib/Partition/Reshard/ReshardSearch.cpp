@@ -58,7 +58,8 @@ public:
     return best;
   }
 
-  /// The cost of the plan that run() returns, and the cost of the fastest plan.
+  /// The cost of the plan that the search returns, and the cost of the fastest
+  /// plan that it found.
   double chosenCost() const {
     return found ? problem.cost(problem.measure(best)) : INFINITY;
   }
@@ -153,8 +154,8 @@ private:
     return {};
   }
 
-  /// A lower bound of the remaining time: the elements that a rank must
-  /// receive, over the fastest links.
+  /// Returns a lower bound of the remaining time: the elements that a rank must
+  /// still receive, over the fastest links.
   double bound(const Layout &at) const { return bound(remaining(at)); }
   double bound(Remaining left) const {
     auto [most, mean] = left;

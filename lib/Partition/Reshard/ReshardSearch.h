@@ -25,7 +25,7 @@ struct SearchLimits {
   /// partial sums of the target again at the end.
   bool summing = false;
   unsigned maxVisits = 0;
-  /// The limit of elements that a rank receives on average.
+  /// The largest number of elements that a rank may receive on average.
   double mostReceived = INFINITY;
 };
 

@@ -163,8 +163,9 @@ void ReshardSteps::reduce(const Layout &at, AxisSet away, Step step) const {
     for (const Axes &axes : lists(away, at.dims[dim], to.dims[dim], {})) {
       Layout after = reduced(setOf(axes));
       llvm::append_range(after.dims[dim], axes);
-      // An exchange is also tried where collectives would need padding or tiles
-      // that nest, since it needs neither.
+      // An exchange is also tried where collectives would need padding, or
+      // where the new tiles are not parts of the present ones, since it works
+      // in both cases.
       if (isUneven(at) || isUneven(after))
         step(exchange(at, after));
       if (!nests(dim, at.dims[dim], axes))

@@ -1,4 +1,4 @@
-//===- ReshardSteps.h - how a plan may go on --------------------*- C++ -*-===//
+//===- ReshardSteps.h - the possible moves of a plan ------------*- C++ -*-===//
 
 #ifndef CLEAVE_LIB_PARTITION_RESHARD_RESHARDSTEPS_H
 #define CLEAVE_LIB_PARTITION_RESHARD_RESHARDSTEPS_H
@@ -26,12 +26,12 @@ public:
   /// example). If `summing` is true, also the axes over which both the layout
   /// and the source are partial.
   dist::AxisSet unreduced(const dist::Layout &at) const;
-  /// Whether the move is valid from the layout `at`. An exchange cannot turn
-  /// partial maxima or minima into partial sums, unless it has two rounds, of
-  /// which the first reduces them.
+  /// Returns whether the move is valid from the layout `at`. An exchange cannot
+  /// turn partial maxima or minima into partial sums, unless it has two rounds,
+  /// of which the first reduces them.
   static bool isLegal(const dist::Layout &at, const Move &move);
-  /// Whether an exchange can turn the value into the partial sums of the
-  /// target.
+  /// Returns whether an exchange can turn the value into the partial sums of
+  /// the target.
   bool makesPartialSums() const;
 
   /// Returns an exchange from the layout `at` to the layout `target`. With two
@@ -58,8 +58,8 @@ public:
 private:
   void makeGoals();
   bool isUneven(const dist::Layout &layout) const;
-  /// Whether tiles of a dimension that is split by `major` can be split further
-  /// by `minor` without moving elements.
+  /// Returns whether tiles of a dimension that is split by `major` can be split
+  /// further by `minor` without moving elements.
   bool nests(int64_t dim, llvm::ArrayRef<dist::Axis> major,
              llvm::ArrayRef<dist::Axis> minor) const;
   /// Returns the axes of a set as a list. Those in `like` come first, in the

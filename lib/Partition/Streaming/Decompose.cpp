@@ -163,8 +163,8 @@ private:
            int64_t(offset.getTile()) == tile && offset.getAxes() == ring.axes;
   }
 
-  /// Returns the values of the rank that is `distance` ranks before this one,
-  /// which are sent here.
+  /// Emits a permutation that sends each rank's values to the rank that is
+  /// `distance` ranks after it. Returns the received values.
   SmallVector<Value> passed(ValueRange values, int64_t distance,
                             Purpose purpose) {
     if (values.empty())

@@ -1,4 +1,4 @@
-//===- StreamTiles.cpp - gathered dimensions, read by tiles --------------===//
+//===- StreamTiles.cpp - reading gathered dimensions by tiles -------------===//
 
 #include "StreamTiles.h"
 #include "cleave/Partition/Utils/CollectiveParts.h"
@@ -18,8 +18,8 @@ int64_t partition::dimOf(const TensorFactors &dims, int64_t factor) {
   return -1;
 }
 
-/// Returns the gathered value before a slice along `dim` cut its padding off;
-/// the value itself if there is no such slice.
+/// If a slice along `dim` cut the padding off a gathered value, returns the
+/// input of this slice; otherwise returns the value itself.
 static Value throughPadding(Value value, int64_t dim) {
   if (auto slice = value.getDefiningOp<nn::SliceOp>()) {
     bool cuts =
@@ -62,7 +62,7 @@ std::optional<Stream> partition::findStream(StreamingInterface op,
     if (!findGather(stream, operand))
       return std::nullopt;
   stream.ranks = axesSize(mesh.mesh(), stream.axes.getAxes());
-  // A tile beyond the end would be empty.
+  // The tile of the last rank must have elements that are not padding.
   if (stream.ranks < 2 || stream.tile * (stream.ranks - 1) >= stream.whole)
     return std::nullopt;
   return stream;

@@ -42,8 +42,8 @@ struct Stream {
   llvm::SmallVector<StreamTile> gathered, scattered;
 
   bool isPadded() const { return tile * ranks != whole; }
-  /// Whether this operand is gathered from tiles; other operands are whole on
-  /// every rank.
+  /// Returns whether this operand is gathered from tiles; other operands are
+  /// whole on every rank.
   bool isGathered(unsigned operand) const;
   /// Erases the operation, which must have no readers, and the collectives and
   /// slices that only served it.
@@ -71,8 +71,8 @@ public:
   /// makes them operands of it, so that it can run on a tile with the indices
   /// of this tile in the whole dimension. This must be called first.
   void nameIndices();
-  /// Returns the index of this rank among the ranks along `stream.axes`, whose
-  /// tiles the operation reads, as tensor<i64>.
+  /// Returns the index, as a tensor<i64>, of this rank among the ranks along
+  /// `stream.axes`, whose tiles the operation reads.
   mlir::Value ownIndex();
   /// Returns this rank's tile with its padding replaced by zeros. Undefined
   /// padding must not be read, even if results do not depend on it.
@@ -88,7 +88,8 @@ protected:
   mlir::RankedTensorType scalar() {
     return mlir::RankedTensorType::get({}, builder.getI64Type());
   }
-  /// A mask of the elements that are not padding in the tile of rank `index`.
+  /// Emits a mask that is true for the elements that are not padding in the
+  /// tile of rank `index`.
   mlir::Value inside(mlir::Value index);
   /// `value` is an operand that every rank has completely. Returns the part of
   /// it, along `dim`, that belongs to the tile of the rank with index `origin`.

@@ -10,8 +10,8 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// Returns the element that a scalar constant has, or that all elements of a
-/// splat constant are equal to; null for other values.
+/// Returns the element of a scalar constant, or the common element of a splat
+/// constant; null for other values.
 static Attribute splatOf(Value value) {
   DenseElementsAttr dense;
   if (!matchPattern(value, m_Constant(&dense)) || !dense.isSplat())
@@ -19,7 +19,7 @@ static Attribute splatOf(Value value) {
   return dense.getSplatValue<Attribute>();
 }
 
-/// The operand of a scalar broadcast, or the value itself.
+/// Returns the operand of a scalar broadcast, or the value itself.
 static Value repeated(Value value) {
   if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
       broadcast && broadcast.getDims().empty())

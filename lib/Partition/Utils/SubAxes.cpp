@@ -1,4 +1,4 @@
-//===- SubAxes.cpp - sub-axes of one axis go together ---------------------===//
+//===- SubAxes.cpp - checks that sub-axes fit together --------------------===//
 
 #include "cleave/Dialect/Dist/IR/Sharding.h"
 #include "cleave/Partition/Utils/Describe.h"

@@ -1,7 +1,8 @@
 //===- Variance.cpp - dist-verify-variance --------------------------------===//
 //
-// A forward dataflow analysis over per-rank programs: the state of each value
-// along each mesh axis. It does not trust the partitioner. The states of
+// A forward dataflow analysis over per-rank programs. It computes the state of
+// each value along each mesh axis (equal on all ranks, split into tiles,
+// partial, or varying) without trusting the partitioner. The states of
 // arguments are declared; all others follow from the rules of operations on
 // local shapes.
 //
@@ -112,7 +113,7 @@ LogicalResult Variance::visitBlock(Block &block) {
   return success();
 }
 
-/// Whether all elements of a constant are equal.
+/// Returns whether all elements of a constant are equal.
 static bool isUniform(Operation *op) {
   auto dense = dyn_cast_or_null<DenseElementsAttr>(op->getAttr("value"));
   return dense && dense.isSplat();

@@ -1,9 +1,9 @@
 //===- VariancePadding.cpp - padding through operations -------------------===//
 //
 // Tracks padding along dimensions through operations. If an operation reduces
-// along a dimension with padding, the padding must have the identity of the
-// reduction. A mask (PadMask.h) puts it there; the mask is recognized by its
-// form and checked against the tracked extent of the dimension.
+// along a dimension with padding, the padding must contain the identity of the
+// reduction. A mask (PadMask.h) writes it there; the mask is recognized by its
+// form and checked against the tracked size of the dimension.
 //
 //===----------------------------------------------------------------------===//
 
@@ -87,9 +87,10 @@ bool Padding::isSplit(Value value, int64_t dim) const {
          });
 }
 
-/// Returns the extent of a dimension. If the dimension has no padding and the
-/// axes that split it are known, also computes the unsharded size: the local
-/// size times the number of ranks that split the dimension.
+/// Returns the extent of a dimension (its unsharded size and padding). If the
+/// dimension has no padding and the axes that split it are known, also computes
+/// the unsharded size: the local size times the number of ranks that split the
+/// dimension.
 Extent Padding::sized(Value value, int64_t dim) const {
   Extent extent = at(value, dim);
   auto it = states.find(value);

@@ -1,7 +1,7 @@
 //===- VariancePaddingMoves.cpp - padding through moves -------------------===//
 //
-// Determines the extents of dimensions (their sizes and padding) after
-// collectives, slices, reshapes and lookups by index.
+// Determines the extents of dimensions (their unsharded sizes and padding)
+// after collectives, slices, reshapes and lookups by index.
 //
 //===----------------------------------------------------------------------===//
 
@@ -252,11 +252,11 @@ void Padding::visitPlace(Operation *op, ArrayRef<Axis> group) {
   set(result, std::move(extents));
 }
 
-/// Determines the extents after a reshape. A result dimension gets the extent
-/// of the operand dimension that has the same size and the same number of
-/// elements before it (the product of the sizes of the preceding dimensions).
-/// If the tile of an operand dimension has one element, several result
-/// dimensions may correspond to the dimension, and their extents are unknown.
+/// Determines the extents of a result's dimensions (their unsharded sizes and
+/// padding) after a reshape. A result dimension gets the extent of an operand
+/// dimension if both have the same local size and the same product of the local
+/// sizes before them. If an operand dimension has the local size 1, several
+/// result dimensions may correspond to it, and their extents are unknown.
 LogicalResult Padding::visitReshape(Operation *op) {
   Value input = op->getOperand(0), result = op->getResult(0);
   auto known = extents.find(input);
@@ -300,8 +300,8 @@ LogicalResult Padding::visitReshape(Operation *op) {
 
 namespace {
 
-/// An index value of the form `subi index, offset`, where `offset` is that of
-/// the rank's tile.
+/// An index value of the form `subi index, offset`, where `offset` is the
+/// offset of the rank's tile.
 struct LocalIndex {
   Value index;
   TileOffsetOp offset;

@@ -1,7 +1,7 @@
 //===- VariancePaddingRules.cpp - padding through operations --------------===//
 //
-// Determines the extents of dimensions (their sizes and padding) after
-// operations with a sharding rule. The factors of the rule tell which
+// Determines the extents of dimensions (their unsharded sizes and padding)
+// after operations with a sharding rule. The factors of the rule tell which
 // dimensions are sharded alike, which are reduced, and which are moved.
 //
 //===----------------------------------------------------------------------===//
@@ -72,8 +72,8 @@ LogicalResult Padding::mustBe(Operation *op, unsigned operand, int64_t dim,
   return error;
 }
 
-/// Whether the windows of a convolution or pooling have one element along the
-/// spatial dimension, so that it is elementwise there.
+/// Returns whether the windows of a convolution or pooling have one element
+/// along the spatial dimension, so that it is elementwise there.
 static bool isElementwise(Operation *op, int64_t dim) {
   auto is = [&](StringRef name, int64_t number) {
     auto list = op->getAttrOfType<DenseI64ArrayAttr>(name);
@@ -214,10 +214,10 @@ LogicalResult Padding::visit(Operation *op, const ShardingRule &rule) {
         }
         if (extent.kind == Extent::Real)
           extent = Extent();
-        // The content of padding is no longer known if the operation computes
-        // new elements. The same holds if nn.pad inserts elements with another
-        // value than this content, because some of them may be padding along
-        // this dimension.
+        // The content of the padding is no longer known if the operation
+        // computes new elements. It is also unknown if nn.pad inserts elements
+        // with another value along some dimension, because inserted elements in
+        // the padded part of this dimension belong to its padding.
         if (!rule.movement || (pad && !fills(pad, extent.filler)))
           extent.filler = {};
       }

@@ -107,9 +107,10 @@ void Variance::enterScan(nn::ScanOp scan) {
   }
 }
 
-/// Changes the states of carried values where the yielded value has another
-/// one that the initial value has as well: zeros are also tiles, for example.
-/// Returns whether a state changed, so that the region must be visited again.
+/// If the yielded value has another state than the carried value, gives this
+/// state to the carried value, provided that the initial value satisfies it,
+/// too. For example, initial zeros also count as tiles. Returns whether a state
+/// changed, so that the region must be visited again.
 bool Variance::widenCarried(nn::ScanOp scan) {
   bool changed = false;
   for (auto [init, argument, yielded] :

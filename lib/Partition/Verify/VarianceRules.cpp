@@ -17,9 +17,9 @@ using namespace cleave::partition;
 
 namespace {
 
-/// Whether an operation needs the dimension of this factor unsplit. In per-rank
-/// programs, collectives combine the tiles of several ranks and move elements
-/// between tiles. An operation that does this itself needs the whole dimension.
+/// Returns whether an operation needs the whole dimension of this factor on
+/// each rank, because it would combine the tiles of several ranks or move
+/// elements between tiles. In per-rank programs, only collectives do this.
 bool mustBeWhole(const ShardingRule &rule, const Factor &factor) {
   return factor.kind == FactorKind::NeedReplication || isJoint(factor) ||
          (factor.kind == FactorKind::Permutation && rule.movement);
@@ -60,7 +60,7 @@ uint64_t dimsAtSamePlace(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
 }
 
 /// The axis splits one of the factors `candidates`. If all of those that the
-/// result lacks have the same combiner, notes that the result may be partial.
+/// result lacks have the same combiner, records that the result may be partial.
 void noteCombined(const ShardingRule &rule,
                   const llvm::SmallBitVector &candidates, unsigned index,
                   AxisState &state) {
@@ -306,7 +306,7 @@ LogicalResult Variance::transferReshape(Operation *op, unsigned axis) {
   return success();
 }
 
-/// Whether the elements of every operand are equal along the factor.
+/// Returns whether every operand has equal elements along the factor.
 bool Variance::repeats(Operation *op, const ShardingRule &rule, unsigned axis,
                        int64_t factor) const {
   for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
@@ -322,8 +322,8 @@ bool Variance::repeats(Operation *op, const ShardingRule &rule, unsigned axis,
   return true;
 }
 
-/// Whether the result is zero, because the operation is linear in a group of
-/// operands that are all zero.
+/// Returns whether the result is zero, because the operation is linear in a
+/// group of operands that are all zero.
 bool Variance::isZero(Operation *op, const ShardingRule &rule,
                       unsigned axis) const {
   return llvm::any_of(rule.linear, [&](ArrayRef<unsigned> group) {

@@ -24,8 +24,8 @@ inline Divider dividerOf(uint32_t divisor) {
 }
 
 constexpr int copyDims = 8;
-// A strided copy. It moves `units` units, each as wide as the unit type of the
-// kernel. Dimensions are listed innermost first.
+// A strided copy of `units` units. The template argument of the kernel is the
+// unit type, which has 1 to 16 bytes. Dimensions are listed innermost first.
 struct CopyArguments {
   char *dst;
   const char *src;
@@ -36,8 +36,8 @@ struct CopyArguments {
   int64_t dstStride[copyDims], srcStride[copyDims];
 };
 
-// The number of rows and of columns in a tile of a copy that transposes, for
-// units of `unit` bytes.
+// The number of rows and of columns in a tile of a copy that transposes, if a
+// unit of the copy has `unit` bytes.
 template <int64_t unit> constexpr int transposeTile = unit < 8 ? 64 : 32;
 
 // Fills memory with a pattern of 8 bytes: first `head` bytes, then `units`
@@ -59,7 +59,7 @@ struct ReduceArguments {
   int64_t rows, vectors, count, dstStride, srcStride;
 };
 
-// Of i64, as program::SortRows, PlanRows and PositionInExpert.
+// Arguments of program::SortRows and program::PlanRows. All arrays are i64.
 struct SortRowsArguments {
   const int64_t *ids;
   int64_t rows, groups;
@@ -84,7 +84,7 @@ struct PositionArguments {
 // The rows and columns of the tile of a matrix product that one block computes.
 constexpr int64_t productRows = 64, productColumns = 64;
 constexpr int productThreads = 256;
-// The same of those on matrix units.
+// The same for products on tensor cores.
 constexpr int64_t matrixRows = 128, matrixColumns = 128;
 // For matrix products on Hopper's tensor cores. Operands pass through
 // `stageCount` stages, that is, buffers in shared memory. A block computes a
@@ -98,7 +98,8 @@ constexpr int stagedBytes = stageCount * stageBytes + 8 * stagedRows +
                             1024; // as stages begin at multiples of 1024
 
 constexpr int batchDims = 8;
-// Strides in elements; batch dimensions innermost first.
+// Arguments of a matrix product. Strides are in elements. Batch dimensions are
+// listed innermost first.
 struct GemmArguments {
   const void *a, *b, *bias;
   void *c, *preActivation;
@@ -134,10 +135,10 @@ struct GroupRowsArguments {
 };
 struct GroupedArguments {
   GroupTables tables;
-  const void *a, *c, *w; // of which one is written
+  const void *a, *c, *w; // one of them is the result
   int64_t e, k, n;
   int64_t aCol, cCol, wMatrix, wRow, wCol;
-  int64_t columnTiles, rowTiles; // rowTiles: outer, of a matrix
+  int64_t columnTiles, rowTiles; // rowTiles of one w, if w is the result
   int32_t isBf16, isWide;
 };
 

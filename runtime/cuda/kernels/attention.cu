@@ -1,6 +1,6 @@
-// The forward pass of attention: a block has a tile of queries of one head, and
-// visits the tiles of keys that some of these queries see, with an online
-// softmax.
+// The forward pass of attention. A thread block computes a tile of queries of
+// one head. It visits the tiles of keys that some of these queries see, with an
+// online softmax.
 
 #include "attention_dropout.h"
 #include "attention_tiles.h"
@@ -82,7 +82,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
 #pragma unroll
       for (int j = 0; j < side; ++j) {
         scores[i][j] = expOf(scores[i][j] - shift);
-        total[i] += scores[i][j]; // of all weights
+        total[i] += scores[i][j]; // also of weights that are dropped
         if (!kept.has(row, tiles.x + 16 * j))
           scores[i][j] = 0;
       }

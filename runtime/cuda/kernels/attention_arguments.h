@@ -14,7 +14,7 @@ struct AttentionArray {
 struct AttentionIndexArray {
   const void *data; // i64, or u8; may be null
   int64_t strides[2];
-  int64_t offset; // of positions without data: offset + i
+  int64_t offset; // if `data` is null, entry i is offset + i
 };
 
 struct AttentionArguments {
@@ -26,7 +26,7 @@ struct AttentionArguments {
   double scale, softcap;
   int64_t window;
   int32_t causal, isBf16, backward;
-  // Dropout; null where nothing is dropped.
+  // Dropout. `dropoutKeys` is null if nothing is dropped.
   const int64_t *dropoutKeys;
   int64_t dropoutStrides[3]; // [batch, kv head, group]
   AttentionIndexArray queryIndices, keyIndices;
@@ -39,7 +39,8 @@ constexpr int attentionThreads = 256;
 // four for each of 16 threads.
 constexpr int attentionFeatures = 64;
 
-// The keys that a query sees: positions [low, high] in the query's segment.
+// The keys that a query sees: those in the query's segment at positions low to
+// high.
 struct AttentionQuery {
   int64_t low, high, segment;
 };
@@ -54,7 +55,8 @@ template <int tile> struct alignas(16) AttentionKept {
   uint8_t bits[tile][tile / 4];
 };
 
-// Tiles of 16 * side queries and keys.
+// Shared memory of the kernels that do not use tensor cores. A tile has 16 *
+// side queries or keys.
 template <class T, int side> struct alignas(16) AttentionShared {
   static constexpr int tile = 16 * side;
   T left[tile][attentionFeatures + 4], right[tile][attentionFeatures + 4];
@@ -69,7 +71,7 @@ template <class T, int side> struct alignas(16) AttentionShared {
 // features of a head.
 constexpr int attentionMatrixThreads = 128, attentionMatrixTile = 64;
 template <int tiles, int wide> struct alignas(16) AttentionMatrixShared {
-  // 8 more: rows begin in different banks.
+  // 8 elements more, so that rows begin in different banks.
   uint16_t tile[tiles][attentionMatrixTile][wide + 8];
   AttentionQuery queries[attentionMatrixTile];
   AttentionKey keys[attentionMatrixTile];

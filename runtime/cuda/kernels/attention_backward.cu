@@ -12,7 +12,7 @@ namespace {
 template <class T> CLEAVE_DEVICE void sumDelta(const AttentionArguments &x) {
   int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   if (row >= x.b * x.n * x.g * x.qLen)
-    return; // the whole warp
+    return; // together with its whole warp
   int64_t i = row % x.qLen, head = row / x.qLen;
   int64_t g = head % x.g, n = head / x.g % x.n, b = head / x.g / x.n;
   HeadRows o(x.o, b, n, g, i, x.qLen, x.dv, nullptr);

@@ -29,7 +29,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
 
   typename Matrices::Sums sums;
   matrices.clear(sums);
-  // Of rows g and g + 8 of the warp.
+  // The maxima and sums of the warp's rows g and g + 8.
   float high[2], total[2] = {0, 0};
   high[0] = high[1] = minusInfinity<float>();
   TileRange range = bounds.tiles(x, tile);
@@ -83,7 +83,7 @@ CLEAVE_DEVICE void forward(const AttentionArguments &x) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         scores[part][i] = expOf(scores[part][i] - shift[i / 2]);
-        total[i / 2] += scores[part][i]; // of all weights
+        total[i / 2] += scores[part][i]; // also of weights that are dropped
         if (!kept.has(matrices.rowOf(i), matrices.columnOf(part, i)))
           scores[part][i] = 0;
       }

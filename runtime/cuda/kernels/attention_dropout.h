@@ -10,8 +10,8 @@
 
 namespace cleave::cuda::device {
 
-/// The dropout decisions of a block, in its shared memory after the data of
-/// type `Shared`. Without `drops` there are none, and the functions do nothing.
+/// The dropout mask of a block's tile, in shared memory after the data of type
+/// `Shared`. Without `drops` there is no mask, and the functions do nothing.
 template <bool drops, class Shared, int tile> struct KeptWeights {
   CLEAVE_DEVICE AttentionKept<tile> &kept() const {
     return *reinterpret_cast<AttentionKept<tile> *>(sharedMemory() +

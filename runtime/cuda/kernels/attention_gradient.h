@@ -1,4 +1,4 @@
-// What the backward kernels of attention share.
+// Functions that the backward kernels of attention share.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_GRADIENT_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_GRADIENT_H
 

@@ -61,7 +61,7 @@ CLEAVE_DEVICE bool sees(const AttentionQuery &query, const AttentionKey &key) {
          key.position <= query.high && key.segment == query.segment;
 }
 
-/// Tiles [begin, end) of `tile` entries.
+/// The tiles [begin, end) of a sequence that is cut into tiles of equal size.
 struct TileRange {
   int64_t begin, end;
 };
@@ -72,10 +72,10 @@ CLEAVE_DEVICE TileRange tilesOf(int64_t begin, int64_t end, int64_t length,
   return {begin / tile, (end + tile - 1) / tile};
 }
 
-/// All queries of a tile together.
+/// The ranges of positions and segments that the queries of a tile see.
 struct QueryBounds {
-  int64_t low = highest, high = lowest;       // seen by some
-  int64_t lowAll = lowest, highAll = highest; // seen by all
+  int64_t low = highest, high = lowest;       // seen by some query
+  int64_t lowAll = lowest, highAll = highest; // seen by all queries
   int64_t lowSegment = highest, highSegment = lowest;
   bool isWhole = true;
 
@@ -108,8 +108,8 @@ struct QueryBounds {
   }
 };
 
-/// The ranges of the positions and segments of those keys of a tile that the
-/// key mask does not hide.
+/// The ranges of the positions and segments of a tile of keys, without the keys
+/// that the key mask hides.
 struct KeyBounds {
   int64_t low = highest, high = lowest;
   int64_t lowSegment = highest, highSegment = lowest;

@@ -1,5 +1,5 @@
-// Products of attention tiles in bf16, summed in f32. Each of a block's 4 warps
-// computes 16 rows of the scores, with 64 columns.
+// Products of attention tiles in bf16, summed in f32. Each of the 4 warps of a
+// block computes 16 rows and all 64 columns of a tile of scores.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_MATRICES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_ATTENTION_MATRICES_H
 
@@ -13,7 +13,7 @@ template <int tiles, int wide> struct AttentionMatrices {
   using Shared = AttentionMatrixShared<tiles, wide>;
   using Tile = uint16_t[tile][pitch];
   // The scores that a lane holds. Lane 4 g + t has rows g and g + 8 of its
-  // warp's 16 rows. In each row it has two adjacent columns of every 8.
+  // warp's 16 rows. Of every 8 columns of these rows it has two adjacent ones.
   using Scores = float[tile / 8][4];
   using Sums = float[wide / 8][4];
 
@@ -29,7 +29,8 @@ template <int tiles, int wide> struct AttentionMatrices {
     return 8 * part + 2 * t + i % 2;
   }
 
-  /// Copies rows into shared memory. Missing rows and hidden keys become zeros.
+  /// Copies rows into shared memory. Rows beyond the end and hidden keys become
+  /// zeros.
   CLEAVE_DEVICE void stage(const HeadRows &rows, Tile &to) const {
     constexpr int units = wide / 8;
 #pragma unroll

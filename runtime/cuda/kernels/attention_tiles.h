@@ -15,7 +15,7 @@ struct HeadRows {
   const void *data;
   int64_t first, rowStride, featureStride; // elements
   int64_t rows, features;
-  const AttentionKey *keys; // of rows that a mask may hide; or null
+  const AttentionKey *keys; // null if no mask hides rows
 
   CLEAVE_DEVICE HeadRows(const AttentionArray &x, int64_t b, int64_t n,
                          int64_t g, int64_t row0, int64_t length,
@@ -30,7 +30,7 @@ template <class T, int side> struct AttentionTiles {
   using Shared = AttentionShared<T, side>;
   static constexpr int tile = Shared::tile;
   using Scores = T[side][side];
-  // Results: [row][each 64 features][4].
+  // A thread's part of the result: [row][part of 64 features][4 features].
   template <int wide> using Sums = T[side][wide][4];
 
   Shared &shared;
@@ -40,8 +40,8 @@ template <class T, int side> struct AttentionTiles {
   CLEAVE_DEVICE AttentionTiles(bool isBf16)
       : shared(*reinterpret_cast<Shared *>(sharedMemory())), isBf16(isBf16) {}
 
-  /// Copies features [from, from + 64) of the rows into shared memory. Missing
-  /// features and hidden keys, which may hold anything, become zeros.
+  /// Copies features [from, from + 64) of the rows into shared memory. Features
+  /// beyond the end and hidden keys, which may hold any value, become zeros.
   CLEAVE_DEVICE void stage(const HeadRows &rows, int64_t from,
                            T (*to)[attentionFeatures + 4]) {
     bool alongRow = rows.featureStride == 1;
@@ -135,7 +135,7 @@ template <class T, int side> struct AttentionTiles {
   }
 
   CLEAVE_DEVICE void putWeights(const Scores &weights) {
-    __syncthreads(); // the last ones are read
+    __syncthreads(); // until the previous weights have been read
 #pragma unroll
     for (int i = 0; i < side; ++i)
 #pragma unroll
@@ -175,8 +175,9 @@ CLEAVE_DEVICE int64_t biasAt(const AttentionArguments &x, int64_t b, int64_t n,
          key * x.bias.strides[4];
 }
 
-/// Turns the product of a query and a key into a score: scaled, soft-capped,
-/// biased. `slope` receives the derivative of the cap.
+/// Converts the dot product of a query and a key to a score: scales it, applies
+/// the soft cap and adds the bias. `slope` receives the derivative of the soft
+/// cap.
 template <class T>
 CLEAVE_DEVICE T scoreOf(const AttentionArguments &x, T product, int64_t biasAt,
                         T &slope) {

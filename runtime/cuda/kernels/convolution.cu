@@ -8,10 +8,11 @@ using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-// An index over [outer, grid...].
+// The decomposition of an index over [outer, grid...], where the grid is the
+// spatial dimensions.
 struct Place {
   int32_t outer, at[3];
-  int64_t inner; // over the grid
+  int64_t inner; // the index over the grid alone
 };
 CLEAVE_DEVICE Place placeOf(int64_t index, const ConvolutionGrid &grid) {
   Place out;
@@ -59,7 +60,7 @@ CLEAVE_DEVICE int64_t windowOf(const ConvolutionArguments &x, const Place &in,
   return at;
 }
 
-/// Like ProductSide, with zeros where `place` is negative.
+/// Like ProductSide, but reads zeros where `place` returns a negative offset.
 template <class T, class Find> struct PaddedSide : ProductSide<T, Find> {
   CLEAVE_DEVICE void load(int64_t row0, int64_t depth0, T *values) const {
 #pragma unroll
@@ -80,8 +81,8 @@ CLEAVE_DEVICE PaddedSide<T, Find> windowsOf(const ConvolutionArguments &x,
   return {{from, x.isBf16 != 0, alongInner, x.columns, x.depth, find}};
 }
 
-// The tile of the matrix product that this block computes, and the first
-// channel and feature of its group.
+// The first row and column of the tile of the matrix product that this block
+// computes, and the first channel and feature of the tile's group.
 struct Tile {
   int64_t row0, column0, channel0, feature0;
 };
@@ -92,7 +93,7 @@ CLEAVE_DEVICE Tile tileOf(const ConvolutionArguments &x) {
           group * x.features};
 }
 
-// y[m; n, o] = sum over c, k
+// y[m; n, o] = sum over channels c and kernel positions k
 template <class T> CLEAVE_DEVICE void forward(const ConvolutionArguments &x) {
   Tile tile = tileOf(x);
   int64_t channels = x.groups * x.channels, features = x.groups * x.features;
@@ -118,7 +119,7 @@ template <class T> CLEAVE_DEVICE void forward(const ConvolutionArguments &x) {
                  });
 }
 
-// x[c; n, i] = sum over m, k
+// x[c; n, i] = sum over features m and kernel positions k
 template <class T> CLEAVE_DEVICE void inputGrad(const ConvolutionArguments &x) {
   Tile tile = tileOf(x);
   int64_t channels = x.groups * x.channels, features = x.groups * x.features;
@@ -146,7 +147,7 @@ template <class T> CLEAVE_DEVICE void inputGrad(const ConvolutionArguments &x) {
                  });
 }
 
-// w[m; c, k] = sum over n, o
+// w[m; c, k] = sum over samples n and output positions o
 template <class T>
 CLEAVE_DEVICE void filterGrad(const ConvolutionArguments &x) {
   Tile tile = tileOf(x);

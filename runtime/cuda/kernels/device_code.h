@@ -1,7 +1,7 @@
 // Declarations that all kernels share. Kernels are compiled by a CUDA compiler
-// and, unchanged, for CPUs. A kernel is `extern "C" __global__ void
-// cleave_NAME(...)` and is listed at the end of its file:
-// CLEAVE_KERNELS(family, CLEAVE_KERNEL(NAME), ...).
+// for devices and, unchanged, by a C++ compiler for CPUs (emulation.h). A
+// kernel is `extern "C" __global__ void cleave_NAME(...)` and is listed at the
+// end of its file: CLEAVE_KERNELS(family, CLEAVE_KERNEL(NAME), ...).
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_DEVICE_CODE_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_DEVICE_CODE_H
 

@@ -13,7 +13,7 @@ struct EmulatedKernel {
   int numArgs;
 };
 
-// nullptr where there is none.
+// Returns the kernel of this name, or nullptr if there is none.
 const EmulatedKernel *findEmulated(const char *name);
 
 // Runs all blocks, one after the other, on the calling thread. `args` points to

@@ -1,5 +1,5 @@
 // Runs the threads of a block as fibers. Each fiber runs until it waits for
-// others.
+// other threads.
 
 #include "emulation.h"
 
@@ -100,8 +100,8 @@ struct Fiber {
   unsigned kind = 0, parity = 0;
   bool vote = false;
   alignas(16) unsigned char slots[2][slotBytes];
-  Pending pending[2];        // of each queue
-  void *sanitizer = nullptr; // its own record of the fiber
+  Pending pending[2];        // by Queue
+  void *sanitizer = nullptr; // the sanitizer's handle of the fiber
 };
 
 /// The block that a host thread runs.
@@ -114,7 +114,7 @@ struct Block {
   char *stacks = nullptr;
   std::unique_ptr<unsigned char[], void (*)(void *)> shared{nullptr, free};
   size_t sharedBytes = 0;
-  std::string fault; // what a thread complains of
+  std::string fault; // error message of a thread
   void (*call)(void **) = nullptr;
   void **args = nullptr;
   int current = 0;
@@ -140,8 +140,8 @@ thread_local ThreadOrder order = ThreadOrder::Ascending;
 
 void fiberMain() {
 #if CLEAVE_ASAN
-  // The fiber's stack is kept for the next block, as creating one takes longer
-  // than running a block.
+  // The sanitizer keeps the fiber's stack for the next block, because creating
+  // one takes longer than running a block.
   __sanitizer_finish_switch_fiber(block->own().sanitizer, &block->hostStack,
                                   &block->hostStackBytes);
 #endif
@@ -357,8 +357,8 @@ void cuda::runEmulated(const EmulatedKernel &kernel, int64_t gridX, int blockX,
     block = std::make_unique<Block>();
   block->call = kernel.call;
   block->args = args;
-  // Shared memory is allocated separately for each block, so that a sanitizer
-  // detects accesses beyond it.
+  // Each launch allocates its shared memory, so that a sanitizer detects
+  // accesses beyond the size that the launch requested.
   size_t bytes = (static_cast<size_t>(sharedBytes) + 127) & ~size_t(127);
   block->sharedBytes = static_cast<size_t>(sharedBytes);
   block->shared.reset(static_cast<unsigned char *>(
@@ -367,7 +367,8 @@ void cuda::runEmulated(const EmulatedKernel &kernel, int64_t gridX, int blockX,
   gridSize = {static_cast<unsigned>(gridX), 1, 1};
   for (int64_t i = 0; i < gridX; ++i) {
     blockIndex = {static_cast<unsigned>(i), 0, 0};
-    // Shared memory begins as NaNs, as it is undefined before it is written.
+    // Shared memory is undefined before it is written, so it is filled with
+    // NaNs.
     std::memset(block->shared.get(), 0xff, bytes);
     Scheduler(*block, blockX, name + ", block " + std::to_string(i)).run();
   }

@@ -35,7 +35,7 @@ template <class T> CLEAVE_DEVICE T activate(int kind, T x) {
   }
 }
 
-// Of gelu_tanh.
+// Returns the derivative of gelu_tanh.
 template <class T> CLEAVE_DEVICE T slope(T x) {
   T root = T(0.79788456080286535588), cubic = T(0.044715) * x * x;
   T t = tanhOf(root * (x + cubic * x));

@@ -12,9 +12,9 @@ constexpr int epilogueDims = 8;
 struct EpilogueArguments {
   char *c, *preActivation;  // may be absent
   const char *bias;         // may be absent
-  const char *derivativeAt; // may be absent: then it is no derivative
+  const char *derivativeAt; // may be absent; else C *= activation'
   int64_t count;
-  int32_t dims, columnDim; // the one that the bias runs along, or -1
+  int32_t dims, columnDim; // dimension of the bias; -1: none
   int32_t activation;      // program::Activation
   int64_t size[epilogueDims], stride[epilogueDims];
 };
@@ -22,7 +22,7 @@ struct EpilogueArguments {
 // For kernels that sum the columns of an operand: the number of columns that a
 // block sums, and the number of threads that sum one column together.
 constexpr int sumsColumns = 16, sumsLanes = 64;
-// Sums of columns; strides in elements.
+// Arguments of the kernels that sum columns. Strides are in elements.
 struct OperandSumsArguments {
   char *to;
   const char *from;

@@ -1,4 +1,4 @@
-// Which tile of a grouped product a block has.
+// Finds the tile of a grouped product that a thread block computes.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_GROUP_TILES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_GROUP_TILES_H
 
@@ -6,7 +6,7 @@
 
 namespace cleave::cuda::device {
 
-/// The rows that choose a matrix, as positions in the sorted order.
+/// The rows that choose one matrix, as a range of the rows in sorted order.
 struct GroupedRows {
   int64_t begin, count;
 };
@@ -16,7 +16,7 @@ CLEAVE_DEVICE GroupedRows rowsOf(const GroupTables &tables, int64_t m) {
 }
 
 /// The tile of rows that a block computes. There may be fewer tiles than
-/// blocks.
+/// blocks; then the last blocks have none (`isThere` is false).
 struct RowTile {
   int64_t m, begin = 0, count = 0, row0 = 0;
   bool isThere;
@@ -24,7 +24,7 @@ struct RowTile {
   CLEAVE_DEVICE RowTile(const GroupedArguments &x, int64_t tileRows) {
     const int64_t *ends = x.tables.tileEnd;
     int64_t tile = blockIdx.x / x.columnTiles, low = 0, high = x.e + 1;
-    while (low < high) { // the first one that ends after it
+    while (low < high) { // first matrix whose tiles end after `tile`
       int64_t middle = (low + high) / 2;
       if (ends[middle] > tile)
         high = middle;

@@ -9,7 +9,7 @@ using namespace cleave::cuda::device;
 
 namespace {
 /// Writes two adjacent elements of a row of the result, in one access if they
-/// share a word.
+/// are in the same 32-bit word.
 CLEAVE_DEVICE void put(const GroupedArguments &x, void *to, int64_t at,
                        int64_t step, bool hasNext, float sum, float next) {
   if (x.isWide) {
@@ -28,7 +28,8 @@ CLEAVE_DEVICE void put(const GroupedArguments &x, void *to, int64_t at,
     out[at + step] = narrow(next);
 }
 
-/// If `alongRows`, adjacent elements of a matrix row are contiguous in memory.
+/// `alongRows` says which elements of a matrix are contiguous in memory: those
+/// of a row if true, those of a column if false.
 template <bool alongRows>
 CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   RowTile at(x, matrixRows);

@@ -8,7 +8,8 @@ using namespace cleave::cuda;
 using namespace cleave::cuda::device;
 
 namespace {
-/// If `alongRows`, adjacent elements of a matrix row are contiguous in memory.
+/// `alongRows` says which elements of a matrix are contiguous in memory: those
+/// of a row if true, those of a column if false.
 template <bool alongRows>
 CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   RowTile at(x, stagedRows);
@@ -21,7 +22,7 @@ CLEAVE_DEVICE void multiplyRows(const GroupedArguments &x) {
   for (int64_t i = threadIdx.x; i < stagedRows; i += blockDim.x)
     rowAt[i] = row0 + i < count ? x.tables.aAt[begin + row0 + i] : 0;
   __syncthreads();
-  // Rows that choose no matrix get sums without terms, which are zero.
+  // Rows that choose no matrix get sums of no terms, that is, zeros.
   int64_t depth = m < x.e ? x.k : 0;
   auto left = stagedSide<false, stagedRows>(
       x.a, count, depth, [&, row0 = row0](int64_t row, int64_t k) {

@@ -1,4 +1,4 @@
-// The compiled kernels that are embedded in this library.
+// The compiled kernels of the runtime, which are embedded in this library.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_IMAGES_H
 
@@ -7,9 +7,9 @@
 namespace cleave::cuda {
 
 struct Image {
-  const char *name; // of the file without its ending
+  const char *name; // file name without extension
   const void *data; // a fatbin
-  int generation;   // of the only devices that it is for, 90: sm_90; 0: of any
+  int generation;   // 90: runs only on sm_90; 0: on any device
 };
 const std::vector<Image> &images();
 

@@ -16,7 +16,7 @@ namespace cleave::cuda::device {
 
 CLEAVE_DEVICE int ownLane() { return int(threadIdx.x % 32); }
 
-/// Two numbers, the first one low.
+/// Returns two numbers, rounded to bf16, in one word: `low` in the lower half.
 CLEAVE_DEVICE uint32_t packed(float low, float high) {
 #ifdef __CUDACC__
   uint32_t out;
@@ -35,14 +35,14 @@ struct Operands {
 inline float half(uint32_t pair, int which) {
   return floatOf(which ? pair & 0xffff0000 : pair << 16);
 }
-/// What a lane has put.
+/// Returns the value that a lane has passed to emulation::exchange.
 template <class T> const T &of(int lane) {
   return *static_cast<const T *>(emulation::slotOf(lane));
 }
 inline void multiplyAdd(float *c, const Operands &own) {
   emulation::exchange(allLanes, own, 0);
   int g = ownLane() / 4, t = ownLane() % 4;
-  float a[2][16], b[2][16]; // two rows and two columns
+  float a[2][16], b[2][16]; // two rows of A, two columns of B
   for (int k = 0; k < 16; ++k)
     for (int i = 0; i < 2; ++i) {
       const auto &row = of<Operands>(4 * g + k % 8 / 2);
@@ -71,7 +71,7 @@ void loadMatrices(uint32_t *out, const uint16_t *row) {
 } // namespace emulated
 #endif
 
-/// c += a b
+/// c += a b, in the distribution over lanes that is described above.
 CLEAVE_DEVICE void multiplyAdd(float (&c)[4], const uint32_t (&a)[4],
                                uint32_t b0, uint32_t b1) {
 #ifdef __CUDACC__
@@ -84,9 +84,10 @@ CLEAVE_DEVICE void multiplyAdd(float (&c)[4], const uint32_t (&a)[4],
 #endif
 }
 
-/// Loads four matrices of 8 x 8. The addresses of their rows, multiples of 16
-/// bytes in shared memory, come from lanes 0 to 7, 8 to 15, and so on. Lane 4 g
-/// + t receives elements 2t and 2t + 1 of row g, or of column g if transposed.
+/// Loads four matrices of 8 x 8. Lanes 0 to 7 give the addresses of the rows of
+/// the first matrix, lanes 8 to 15 those of the second, and so on. The
+/// addresses are in shared memory, at multiples of 16 bytes. Lane 4 g + t
+/// receives elements 2t and 2t + 1 of row g, or of column g if transposed.
 template <bool isTransposed>
 CLEAVE_DEVICE void loadMatrices(uint32_t (&out)[4], const uint16_t *row) {
 #ifdef __CUDACC__
@@ -108,8 +109,8 @@ CLEAVE_DEVICE void loadMatrices(uint32_t (&out)[4], const uint16_t *row) {
 #endif
 }
 
-/// Loads A, [16, 16], from memory that begins at `from`. Memory has it in the
-/// order [row][k], or [k][row] if transposed.
+/// Loads an operand A [16, 16] from the memory that begins at `from`. Its order
+/// in memory is [row][k], or [k][row] if transposed.
 template <bool isTransposed, int pitch>
 CLEAVE_DEVICE void loadLeft(uint32_t (&out)[4], const uint16_t *from) {
   int lane = ownLane();
@@ -120,8 +121,8 @@ CLEAVE_DEVICE void loadLeft(uint32_t (&out)[4], const uint16_t *from) {
     loadMatrices<false>(out, from + lane % 16 * pitch + lane / 16 * 8);
 }
 
-/// Loads two adjacent B operands, [16, 8] each: columns 0 to 7 into out[0] and
-/// out[1], columns 8 to 15 into out[2] and out[3]. Memory has them in the order
+/// Loads two adjacent operands B, each [16, 8]: columns 0 to 7 into out[0] and
+/// out[1], columns 8 to 15 into out[2] and out[3]. Their order in memory is
 /// [column][k], or [k][column] if transposed.
 template <bool isTransposed, int pitch>
 CLEAVE_DEVICE void loadRight(uint32_t (&out)[4], const uint16_t *from) {

@@ -13,8 +13,8 @@ struct Places {
   int64_t dst, src;
 };
 
-/// Computes the offset of unit `at`. For narrow indices division is replaced by
-/// multiplication.
+/// Computes the source and destination offsets of unit `at`. With a 32-bit
+/// `Index`, divisions are replaced by multiplications.
 template <class Unit, class Index>
 CLEAVE_DEVICE Places placesOf(const CopyArguments &x, Index at) {
   Places out{0, 0};

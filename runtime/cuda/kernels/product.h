@@ -33,10 +33,11 @@ template <class T> struct ProductTile {
       right[productDepth][productColumns + 4];
 };
 
-/// An operand of a product. `inner` is its index along the dimension that is
-/// summed, `outer` the other one (a row of A or a column of B). place(outer,
-/// inner) is the offset of an element. If `alongInner`, elements that are
-/// adjacent along `inner` are contiguous.
+/// An operand of a product. `inner` is its size along the dimension that is
+/// summed, `outer` its size along the other dimension (rows of A or columns of
+/// B). place(o, i) is the offset of the element with index o along the outer
+/// and i along the inner dimension. If `alongInner`, elements that are adjacent
+/// along the inner dimension are contiguous.
 template <class T, class Place> struct ProductSide {
   const void *from;
   bool isBf16, alongInner;
@@ -81,9 +82,9 @@ template <class T> CLEAVE_DEVICE void readFour(const T *from, T *to) {
   memcpy(to, bits, sizeof(bits));
 }
 
-/// sums[i][j] = the sum over `inner` of left (row0 + 4 y + i) times right
-/// (column0 + 4 x + j), with x = thread % 16 and y = thread / 16. Terms are
-/// added in the order of `inner`.
+/// Computes a thread's part of a tile of the product: sums[i][j] is the sum of
+/// left(row0 + 4 y + i, k) * right(column0 + 4 x + j, k) over k, with x =
+/// thread % 16 and y = thread / 16. Terms are added in the order of k.
 template <class T, class Left, class Right>
 CLEAVE_DEVICE void multiplyTile(const Left &left, const Right &right,
                                 int64_t row0, int64_t column0,
@@ -106,7 +107,7 @@ CLEAVE_DEVICE void multiplyTile(const Left &left, const Right &right,
     left.store(tile.left, nextLeft);
     right.store(tile.right, nextRight);
     __syncthreads();
-    // The next tiles are loaded meanwhile.
+    // The next tiles are loaded while this one is multiplied.
     if (depth + productDepth < left.inner) {
       left.load(row0, depth + productDepth, nextLeft);
       right.load(column0, depth + productDepth, nextRight);

@@ -1,5 +1,5 @@
 // One tile of a bf16 product on tensor cores, summed in f32. Each of 8 warps
-// has 32 rows and 64 columns.
+// computes 32 rows and 64 columns.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_PRODUCT_MATRICES_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_PRODUCT_MATRICES_H
 
@@ -44,7 +44,7 @@ template <bool isTransposed, class Place> struct MatrixSide {
       *reinterpret_cast<uint4 *>(to + slow * pitch + fast) = units[i];
     }
   }
-  /// Where the fragment of (row, k) begins.
+  /// Returns the address in a tile of the fragment that begins at (row, k).
   CLEAVE_DEVICE static const uint16_t *at(const uint16_t *tile, int row,
                                           int k) {
     return tile + (isTransposed ? k * pitch + row : row * pitch + k);
@@ -57,8 +57,8 @@ matrixSide(const void *from, int64_t outer, int64_t inner, Place place) {
   return {static_cast<const uint16_t *>(from), outer, inner, place};
 }
 
-/// The sums of a lane: [2 blocks of 16 rows][8 blocks of 8 columns][elements of
-/// the lane in a block].
+/// The sums that a lane holds: [2 blocks of 16 rows][8 blocks of 8 columns][the
+/// lane's 4 elements of the block].
 using MatrixSums = float[2][8][4];
 
 template <bool leftTransposed, bool rightTransposed, class L, class R>
@@ -89,7 +89,7 @@ CLEAVE_DEVICE void multiplyMatrices(const MatrixSide<leftTransposed, L> &left,
     left.store(leftTile, nextLeft);
     right.store(rightTile, nextRight);
     __syncthreads();
-    // The next tiles are loaded meanwhile.
+    // The next tiles are loaded while this one is multiplied.
     if (depth + matrixDepth < left.inner) {
       left.load(row0, depth + matrixDepth, nextLeft);
       right.load(column0, depth + matrixDepth, nextRight);

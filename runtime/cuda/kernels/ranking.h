@@ -73,11 +73,11 @@ CLEAVE_DEVICE void sumBefore(uint32_t *values, int64_t count) {
   __syncthreads();
 }
 
-/// Calls visit(row, group, number) for every row. `number` is the number of
-/// earlier rows in the row's group; if `isSorted`, it is the row's position
-/// after sorting by group. groupOf(row) is in [0, groups). Afterwards `totals`
-/// has the size of each group; if `isSorted`, the position at which each group
-/// begins.
+/// Calls visit(row, group, number) for every row, whose group is groupOf(row),
+/// in [0, groups). `number` is the number of earlier rows in the same group or,
+/// if `isSorted`, the row's position after sorting by group. Afterwards
+/// `totals` holds the size of each group or, if `isSorted`, the position at
+/// which it begins.
 template <class GroupOf, class Visit>
 CLEAVE_DEVICE void rankRows(const RankingTables &tables, int64_t rows,
                             int64_t groups, bool isSorted, GroupOf groupOf,

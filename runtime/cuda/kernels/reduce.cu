@@ -25,7 +25,7 @@ CLEAVE_DEVICE int32_t sum(int32_t a, int32_t b) {
 CLEAVE_DEVICE int8_t sum(int8_t a, int8_t b) { return int8_t(a + b); }
 CLEAVE_DEVICE uint8_t sum(uint8_t a, uint8_t b) { return a ^ b; }
 
-// A NaN in either operand wins.
+// Combines two elements. The result is NaN if either operand is NaN.
 template <class T> CLEAVE_DEVICE T combine(int op, T a, T b) {
   if (op == Sum)
     return sum(a, b);
@@ -38,7 +38,7 @@ template <class S, int width> struct alignas(sizeof(S) * width) Vector {
   S at[width];
 };
 
-/// A vector of elements; the last vector of a row may be partial.
+/// Reads a vector of elements. The last vector of a row may be partial.
 template <class S, int width>
 CLEAVE_DEVICE void read(const char *from, bool isWhole, int64_t count,
                         Vector<S, width> &out) {

@@ -87,8 +87,9 @@ CLEAVE_DEVICE int64_t loadBefore(const PositionArguments &x, int64_t sample,
   return sum;
 }
 
-/// One block processes all token-expert pairs of a sample, in order: a pair (a
-/// slot) consists of a token and an expert that it chose.
+/// Processes the token-expert pairs of a sample in order, with one thread
+/// block. The code calls such a pair, a token and an expert that it chose, a
+/// slot.
 CLEAVE_DEVICE void countUp(const PositionArguments &x, int64_t sample) {
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t *result = x.result + sample * x.s * x.k;
@@ -118,15 +119,15 @@ extern "C" __global__ void __launch_bounds__(1024)
   __syncthreads();
   for (int64_t i = threadIdx.x; i + 1 < x.s; i += blockDim.x)
     if (positions[i] >= positions[i + 1])
-      countsUp = 0; // whoever writes, writes this
+      countsUp = 0; // all writers write the same value
   __syncthreads();
   if (countsUp) {
     if (chunk == 0)
       countUp(x, sample);
     return;
   }
-  // One thread per token-expert pair (slot) compares it with all other pairs of
-  // the sample.
+  // Each thread has one token-expert pair (slot), and compares it with all
+  // other pairs of the sample.
   const int64_t *ids = x.ids + sample * x.s * x.k;
   int64_t slots = x.s * x.k, slot = chunk * blockDim.x + threadIdx.x;
   int64_t id = slot < slots ? ids[slot] : -1, number = 0;

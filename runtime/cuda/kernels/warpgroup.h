@@ -2,12 +2,13 @@
 // warpgroup (four warps) with operands in shared memory. Also asynchronous
 // copies to shared memory.
 //
-// An operand is a tile of bf16, stored in pieces of 1024 bytes: 8 lines of 128
-// bytes. Lines are swizzled to avoid bank conflicts: the 16-byte unit u of line
-// l is stored at unit u ^ l % 8. The 64 numbers of a line either run along the
-// dimension that is summed ("along") or across it, over rows or columns of the
-// result ("across"). PTX calls these layouts K-major and MN-major (asynchronous
-// warpgroup level matrix instructions).
+// An operand is a tile of bf16 numbers in shared memory. Every 128 bytes of it
+// (64 numbers) are called a line here, and every 8 lines a piece (1024 bytes).
+// Lines are swizzled to avoid bank conflicts: unit u of 16 bytes of line l is
+// stored at unit u ^ l % 8. A line holds numbers that are adjacent either along
+// the summed dimension (PTX: K-major) or "across" it, that is, along the rows
+// or columns of the result (PTX: MN-major); see "Asynchronous warpgroup level
+// matrix instructions" in the PTX manual.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_H
 
@@ -20,10 +21,10 @@
 namespace cleave::cuda::device {
 
 constexpr int lineBytes = 128, lineNumbers = 64, pieceBytes = 1024;
-/// The sizes of one product: [64, 16] times [16, 256].
+/// The sizes of the product of one instruction: [64, 16] times [16, 256].
 constexpr int warpgroupRows = 64, warpgroupColumns = 256, warpgroupDepth = 16;
-/// The sums of one lane. Lane 4 g + t of warp w has element (16 w + g + 8 h, 8
-/// j + 2 t + i) of the product at index 4 j + 2 h + i.
+/// The sums that a lane holds. For lane 4 g + t of warp w, sums[4 j + 2 h + i]
+/// is element (16 w + g + 8 h, 8 j + 2 t + i) of the product.
 using WarpgroupSums = float[128];
 
 /// Returns the address in shared memory, in bytes.
@@ -35,9 +36,9 @@ CLEAVE_DEVICE uint32_t sharedAddress(const void *at) {
 #endif
 }
 
-/// Starts an asynchronous copy of 16 bytes to shared memory; if not `isThere`,
-/// 16 zeros are written instead. In both cases `from` must be a valid address,
-/// a multiple of 16.
+/// Starts an asynchronous copy of 16 bytes to shared memory; if `isThere` is
+/// false, 16 zeros are written instead. In both cases `from` must be a valid
+/// address, a multiple of 16.
 CLEAVE_DEVICE void copyUnit(void *to, const void *from, bool isThere) {
 #ifdef __CUDACC__
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -69,11 +70,10 @@ template <int most> CLEAVE_DEVICE void waitForCopies() {
 }
 
 /// Returns the PTX matrix descriptor of the part of a tile that begins at
-/// shared address `at`. `stride` is the distance in bytes between groups of 8
-/// lines of 128 bytes. `leading` matters only in the layout "across"
-/// (MN-major), in which the 64 numbers of a line are adjacent rows or columns
-/// of the result: it is the distance in bytes between blocks of 64 rows or
-/// columns.
+/// shared address `at`. `stride` is the distance in bytes between pieces
+/// (groups of 8 lines of 128 bytes). `leading` matters only for MN-major
+/// operands, whose lines hold 64 adjacent rows or columns of the result: it is
+/// the distance in bytes between blocks of 64 rows or columns.
 CLEAVE_DEVICE uint64_t operandOf(uint32_t at, uint32_t leading,
                                  uint32_t stride) {
   constexpr uint64_t swizzle128 = uint64_t(1) << 62;
@@ -83,7 +83,8 @@ CLEAVE_DEVICE uint64_t operandOf(uint32_t at, uint32_t leading,
 
 #ifndef __CUDACC__
 namespace emulated {
-/// Returns element (outer, k) of an operand.
+/// Returns the element of an operand at index `k` along the summed dimension
+/// and `outer` along the other one.
 inline uint16_t elementOf(uint64_t operand, bool isAcross, int outer, int k) {
   constexpr uint64_t fields = 0x00003fff3fff3fff;
   if ((operand & ~fields) != uint64_t(1) << 62)
@@ -105,7 +106,7 @@ inline uint16_t elementOf(uint64_t operand, bool isAcross, int outer, int k) {
   return out;
 }
 
-/// What a thread adds to its sums.
+/// The operands of a product, from which each thread computes its sums.
 struct Product {
   uint64_t a, b;
   bool leftAcross, rightAcross;
@@ -203,10 +204,11 @@ template <int most> CLEAVE_DEVICE void waitForProducts(WarpgroupSums &sums) {
 #endif
 }
 
-/// Starts sums += a b if `accumulates`, else sums = a b. All lanes of a
-/// warpgroup call it together. `leftAcross` and `rightAcross` are true if the
-/// lines of the operand's tile run across the summed dimension (MN-major),
-/// false if along it.
+/// Starts an asynchronous product: sums += a b if `accumulates`, else sums = a
+/// b, with the matrix descriptors `a` (left) and `b` (right). All lanes of a
+/// warpgroup must call it together. `leftAcross` and `rightAcross` say whether
+/// the operand's lines run across the summed dimension (MN-major) or along it
+/// (K-major).
 template <bool leftAcross, bool rightAcross>
 CLEAVE_DEVICE void multiplyAdd(WarpgroupSums &sums, uint64_t a, uint64_t b,
                                bool accumulates) {

@@ -1,7 +1,7 @@
 // One tile of a bf16 product on Hopper's tensor cores, summed in f32. Each of
-// two warpgroups has 64 rows and 256 columns. Operands pass through four
-// stages, that is, buffers in shared memory: two are being loaded while one or
-// two are being read.
+// two warpgroups computes 64 rows and 256 columns. Operands are loaded into
+// four stages, that is, buffers in shared memory: two stages are being loaded
+// while one or two are being read.
 #ifndef CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
 #define CLEAVE_RUNTIME_CUDA_KERNELS_WARPGROUP_PRODUCT_H
 
@@ -10,13 +10,13 @@
 namespace cleave::cuda::device {
 
 /// An operand of a product, with `tileSize` rows or columns in a tile. `inner`
-/// is its size along the dimension that is summed over, `outer` the size along
-/// the other dimension. place(o, i) is the offset of the element with index o
-/// along the outer and i along the inner dimension. Memory is contiguous along
-/// the inner dimension (K-major), or if `linesAcross` along the outer one
-/// (MN-major): elements along it are contiguous in units of 16 bytes, and its
-/// size is a multiple of 8. The lines of 128 bytes in shared memory
-/// (warpgroup.h) have the same direction.
+/// is its size along the dimension that is summed, `outer` its size along the
+/// other dimension. place(o, i) is the offset of the element with index o along
+/// the outer and i along the inner dimension. In memory, every 8 elements along
+/// the major dimension are contiguous and begin at a multiple of 16 bytes, and
+/// its size is a multiple of 8. The major dimension is the inner one (K-major)
+/// or, if `linesAcross`, the outer one (MN-major), also in shared memory
+/// (warpgroup.h).
 template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   const uint16_t *from;
   int64_t outer, inner; // sizes
@@ -26,8 +26,7 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
   static constexpr int bytes = 2 * tileSize * stageDepth;
   static constexpr int perThread = bytes / 16 / productThreads;
   /// If `linesAcross`, a tile in shared memory consists of blocks of 64 rows or
-  /// columns of the result. This is the distance between two such blocks, in
-  /// bytes.
+  /// columns of the result. This is the size of a block in bytes.
   static constexpr int partBytes = lineBytes * stageDepth;
   static_assert(stageDepth == lineNumbers && tileSize % lineNumbers == 0);
 
@@ -41,9 +40,9 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
       int64_t o = outer0 + (isAcross ? 8 * fast : slow);
       int64_t k = inner0 + (isAcross ? slow : 8 * fast);
       bool isThere = o < outer && k < inner;
-      // Beyond the operand's end, zeros are written. copyUnit() needs a valid
-      // address even then, so it gets that of the tile's first element, which
-      // always exists. This avoids a branch.
+      // Elements beyond the operand's end become zeros. copyUnit() needs a
+      // valid address even for them, so it gets the address of the tile's first
+      // element, which always exists. This avoids a branch.
       copyUnit(tile + fast / 8 * partBytes + slow * lineBytes +
                    (fast % 8 ^ slow % 8) * 16,
                from + place(isThere ? o : outer0, isThere ? k : inner0),
@@ -51,7 +50,8 @@ template <bool linesAcross, int tileSize, class Place> struct StagedSide {
     }
   }
   /// Returns the matrix descriptor of the part that begins at element (outer0,
-  /// inner0) of a tile in shared memory. `outer0` is a multiple of 64.
+  /// inner0) of the tile at shared address `tile`. `outer0` is a multiple of
+  /// 64.
   CLEAVE_DEVICE static uint64_t operand(uint32_t tile, int outer0, int inner0) {
     if constexpr (isAcross)
       return operandOf(tile + outer0 / lineNumbers * partBytes +
@@ -68,7 +68,7 @@ stagedSide(const void *from, int64_t outer, int64_t inner, Place place) {
   return {static_cast<const uint16_t *>(from), outer, inner, place};
 }
 
-/// Returns the dynamic shared memory of the block, rounded up to a multiple of
+/// Returns the dynamic shared memory of the block, from the first multiple of
 /// 1024 bytes, at which swizzled tiles must begin. First come the stages, the
 /// buffers into which operands are loaded ahead of their use, then other data
 /// of the kernel.
@@ -101,7 +101,7 @@ CLEAVE_DEVICE void multiplyStages(const Left &left, const Right &right,
   load(0);
   load(1);
   for (int64_t step = 0; step * stageDepth < left.inner; ++step) {
-    waitForCopies<1>(); // all but those of the next step
+    waitForCopies<1>(); // until only copies for step + 1 are in flight
     __syncthreads();
     uint32_t tile = sharedAddress(memory + step % stageCount * stageBytes);
     beginProducts(sums);
@@ -119,8 +119,8 @@ CLEAVE_DEVICE void multiplyStages(const Left &left, const Right &right,
   waitForProducts<0>(sums);
 }
 
-/// Transposes a 4 x 4 matrix of words that four adjacent lanes hold, one row
-/// each: afterwards lane t has word t of lanes 0, 1, 2 and 3.
+/// Transposes a 4 x 4 matrix of words, of which each of four adjacent lanes
+/// holds a row: afterwards lane t holds word t of lanes 0, 1, 2 and 3.
 CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
   bool isOdd = ownLane() & 1, isUpper = ownLane() & 2;
   auto exchange = [&](uint32_t &first, uint32_t &second, bool isLater,
@@ -138,9 +138,9 @@ CLEAVE_DEVICE void transposeQuad(uint32_t (&words)[4]) {
 }
 
 /// Calls put(row, h) for the two rows (h = 0 and 1) of which the thread holds
-/// elements. In each row it holds two adjacent columns (i = 0 and 1) of every
-/// 8; those of the j-th 8 columns are sums[4 * j + 2 * h + i]. All lanes make
-/// both calls, even if a row is beyond the result.
+/// elements. In each row the thread holds two adjacent columns (i = 0 and 1) of
+/// every 8 columns; those of the j-th 8 columns are sums[4 * j + 2 * h + i].
+/// All lanes make both calls, even if a row is beyond the result.
 template <class Put> CLEAVE_DEVICE void forRows(int64_t row0, Put put) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)

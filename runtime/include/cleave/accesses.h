@@ -1,5 +1,5 @@
-// Which memory each command reads and writes. All code that needs to know this
-// asks the functions of this file.
+// Describes which memory each command reads and writes. All code that needs to
+// know this calls the functions of this file.
 //
 // accesses(kernels, command, visit) calls visit(operand) for every address of a
 // command: first what is read, then what is written, then scratch memory, last
@@ -18,8 +18,8 @@
 //   parts of an arena, one for each microbatch in flight
 //   (lib/PipelineSchedule/Touches.h), compare the ranges that are read and
 //   written.
-// - Injected faults (lib/Check) find the commands that read what a transfer
-//   brings, and move all addresses of a command to another slot.
+// - Injected faults (lib/Check) find the commands that read the data of a
+//   transfer, and move all addresses of a command to another slot.
 //
 // Compiling this file checks that no operand is forgotten: a command
 // without operands() does not compile, nor does a command with an address in
@@ -41,7 +41,7 @@ namespace cleave::program {
 
 enum class OperandKind : uint8_t {
   Data,      // the tensors that the command computes with
-  Guide,     // auxiliary: masks, positions, numbers of dropout, counts of rows
+  Guide,     // auxiliary: masks, positions, dropout keys, counts of rows
   Scratch,   // old contents are not read, and new contents are not kept
   Sent,      // the source buffer of a collective
   Received,  // the destination buffer of a collective
@@ -80,8 +80,8 @@ struct Operand {
       count *= size;
     return count;
   }
-  // The byte range from the first element to past the last one, gaps between
-  // rows included.
+  // The number of bytes from the first element to the end of the last one, gaps
+  // between rows included.
   constexpr int64_t spannedBytes() const {
     int64_t count = elements();
     if (count == 0 || strides.size() != dims.size())
@@ -92,7 +92,7 @@ struct Operand {
     return (last + 1) * elementSize;
   }
 
-  // What follows is for operands() alone.
+  // The functions below are only for the functions operands().
   constexpr Operand reads(bool is = true) && {
     isRead = is;
     return std::move(*this);
@@ -127,8 +127,8 @@ constexpr Operand<Ref> strided(Ref &buffer, int64_t elementSize,
           {std::begin(strides), std::end(strides)}};
 }
 
-// The workspace that was planned for a library call. The runtime allocates its
-// own if none was planned, or if it is too small.
+// The workspace that was planned for a library call. The runtime allocates one
+// itself if no workspace was planned, or if the planned one is too small.
 template <class Op> constexpr auto workspaceOf(Op &x) {
   return dense(x.workspace, 1, {x.workspaceSize})
       .writes()
@@ -141,10 +141,10 @@ template <class T, class Op>
 concept Is = std::is_same_v<std::remove_const_t<T>, Op>;
 
 //===----------------------------------------------------------------------===//
-// operands(kernels, op, visit), of each command
+// operands(kernels, op, visit) for each command
 //===----------------------------------------------------------------------===//
 
-// The byte ranges of a kernel that does not declare its accesses are unknown.
+// If a kernel does not declare its accesses, their byte ranges are unknown.
 template <Is<Launch> T, class Visit>
 constexpr void operands(const Kernels &kernels, T &x, Visit &&visit) {
   for (size_t i = 0; i < x.args.size(); ++i) {
@@ -322,7 +322,7 @@ constexpr void operands(const Kernels &, T &x, Visit &&visit) {
   visit(numbers(x.loads, {x.rows, x.e}).reads().ifPresent());
   visit(numbers(x.samples, {x.b}).reads(adds).as(OperandKind::Guide));
   visit(numbers(x.result, {x.b, x.s, x.k}).writes());
-  int64_t scratch = INT64_MAX; // where there are too many experts to count
+  int64_t scratch = INT64_MAX; // if the sizes would overflow
   if (x.e <= INT64_MAX / 4 && x.s <= INT64_MAX / 4)
     scratch = 2 * x.e + x.s;
   visit(numbers(x.scratch, {scratch}).writes().as(OperandKind::Scratch));
@@ -429,7 +429,7 @@ private:
     for (T &x : list)
       value(x);
   }
-  // Each command is looked at by itself.
+  // Commands inside a command are skipped: each command is checked by itself.
   template <class... T> constexpr void value(std::variant<T...> &) {}
 };
 

@@ -1,15 +1,16 @@
-// Computes who sends which elements to whom in an exchange, the collective that
-// changes how a tensor is tiled over a group of ranks (the members). The target
-// tile of every member is assembled from rectangular ranges of elements (boxes)
-// of the members' source tiles. The compiler counts bytes with the same boxes
-// that the runtime moves. Members that hold the same tile of the same partial
-// sum (its holders) share the work of sending it: the elements that other
-// members need from it are laid end to end, in the order of the receivers, and
-// each holder sends an equal part of this sequence.
+// Computes which member sends which elements to which member in an exchange,
+// the collective that changes how a tensor is tiled over a group of ranks
+// (members). The target tile of every member is assembled from rectangular
+// ranges of elements (boxes) of the members' source tiles. The compiler counts
+// bytes with the same boxes that the runtime moves. Members that hold the same
+// tile of the same partial sum ("holders") share the work of sending it: the
+// elements that others need from it form one sequence, in the order of the
+// receivers, and each holder sends an equal part of this sequence.
 //
 // If the target consists of partial sums, each element of each partial sum of
-// the source is added to exactly one of them, and counts as zero in the others.
-// All members choose the same one, preferably one whose members hold it.
+// the source is added to exactly one sum of the target, and is zero in the
+// others. All members choose the same sum, preferably one whose members hold
+// the element.
 //
 // An exchange of two rounds first assembles every element at one member,
 // preferably at one that already holds it or a partial sum of it. In the second
@@ -31,9 +32,9 @@ namespace cleave::program {
 
 // A rectangular range (box) of the receiver's target tile, assembled in one
 // round. Its value is the reduction over the same box at each of `senders`, in
-// this order: one sender for each partial sum. Without senders it is zero.
-// `srcAt` is the box's position in a sender's source tile (in the second round:
-// target tile), `dstAt` that in the receiver's target tile.
+// order, one sender for each partial sum; without senders it is zero. `srcAt`
+// is its position in a sender's source tile (in the second round, in the
+// sender's target tile), `dstAt` its position in the receiver's target tile.
 struct ExchangePiece {
   int32_t receiver = 0, round = 0;
   std::vector<int32_t> senders;
@@ -67,8 +68,8 @@ public:
   // Returns false if a member needs an element that no member holds.
   bool complete() const { return isComplete; }
 
-  // Returns the pieces that member `self` sends or receives, or all if `self`
-  // is -1. The sender and the receiver of several pieces get the same order.
+  // Returns the pieces that member `self` sends or receives, or all pieces if
+  // `self` is -1. A sender and a receiver get their pieces in the same order.
   std::vector<ExchangePiece> pieces(int32_t self = -1) const {
     std::vector<ExchangePiece> all;
     for (const Need &need : needs)
@@ -78,7 +79,7 @@ public:
   }
 
   // Calls body(sender, receiver, round, elements) with the number of elements
-  // of every transfer. May call it several times with the same two members.
+  // of every transfer. Two members may have several transfers.
   template <class Body> void forTransfers(Body body) const {
     for (const Need &need : needs) {
       if (need.kind == Copy)
@@ -106,7 +107,7 @@ private:
   struct Box {
     Index source, low, sizes; // `low` in the whole tensor
     int64_t volume = 1;
-    size_t holders = 0; // those of the first partial sum
+    size_t holders = 0; // index in `holders` of the first partial sum
   };
   // A target tile, the members that need it, and its boxes: one box for each
   // source tile from `first` to `last`, the last dimension fastest.
@@ -213,8 +214,8 @@ private:
     }
   }
 
-  // Adds `need` to the list. If it takes elements from holders, these are of
-  // the partial sums `taken` of the source, or of all if `taken` is empty.
+  // Appends `need` to `needs`. If its kind is Take, it takes elements of the
+  // partial sums `taken` of the source, or of all if `taken` is empty.
   void add(Need need, const std::vector<int64_t> &taken) {
     if (need.kind == Take) {
       need.first = terms.size();
@@ -342,7 +343,7 @@ private:
   }
 
   // For an exchange of one round whose target consists of partial sums: decides
-  // for each element to which of these each partial sum of the source is added.
+  // for each element to which of them each partial sum of the source is added.
   void chooseTerms() {
     for (auto &[tile, target] : targets) {
       std::vector<std::vector<Part>> all =
@@ -463,7 +464,7 @@ private:
   }
 
   // Returns `piece` with its sizes and its positions in the sender's and the
-  // receiver's tile. It begins at index `low` of the box that `need` is about.
+  // receiver's tile. It begins at index `low` of the box of `need`.
   ExchangePiece placed(const Need &need, ExchangePiece piece, const Index &low,
                        const Index &sizes) const {
     const Box &box = boxes[need.box];
@@ -487,8 +488,8 @@ private:
   std::vector<Need> needs;
   // For each need, one entry for each partial sum of the source that it takes:
   // in `terms` the number of the partial sum; in `starts` the position of the
-  // need's elements in the sequence that its holders send, or -1 if the
-  // receiver is one.
+  // need's elements in the sequence that the holders send, or -1 if the
+  // receiver is a holder itself.
   std::vector<int32_t> terms;
   std::vector<int64_t> starts;
   bool isComplete = true;

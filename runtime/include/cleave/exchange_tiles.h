@@ -17,9 +17,9 @@ namespace cleave::program {
 // holds the elements from i * T on, cut off at N.
 struct ExchangeTiles {
   struct Member {
-    std::vector<int64_t> from, to; // which tile, per dimension
-    int64_t term = 0;              // which partial sum of the source
-    int64_t toTerm = 0;            // which one of the target
+    std::vector<int64_t> from, to; // index of the tile along each dimension
+    int64_t term = 0;              // number of its partial sum of the source
+    int64_t toTerm = 0;            // number of its partial sum of the target
   };
   std::vector<int64_t> shape, fromTile, toTile;
   int64_t terms = 1, toTerms = 1, rounds = 1;
@@ -37,7 +37,7 @@ struct ExchangeTiles {
 template <class Sizes, class Body>
 void shareBox(const Sizes &sizes, int64_t begin, int64_t end, int64_t start,
               int64_t total, int64_t ways, Body body) {
-  // The last parts get the remainder.
+  // If `total` is not divisible by `ways`, the last parts are larger by one.
   int64_t each = total / ways, small = ways - total % ways;
   auto bound = [&](int64_t way) {
     return each * way + std::max<int64_t>(0, way - small);
@@ -103,8 +103,8 @@ void forBoxesFrom(size_t dim, const std::vector<int64_t> &box, int64_t begin,
 
 // Divides the elements [begin, end), counted in row-major order, of a
 // rectangular range with the sizes `box` into smaller rectangular ranges. Calls
-// body(low, sizes) for each of these in order, with its first element in `box`
-// and its sizes.
+// body(low, sizes) for each smaller range in order: `low` is the index of its
+// first element in the large range, `sizes` are its sizes.
 template <class Body>
 void forBoxes(const std::vector<int64_t> &box, int64_t begin, int64_t end,
               Body body) {
@@ -113,8 +113,8 @@ void forBoxes(const std::vector<int64_t> &box, int64_t begin, int64_t end,
 }
 
 // positionOn() returns the index of a rank on a list of sub-axes (the first one
-// slowest), from its coordinates on all mesh axes. positionsOn() returns the
-// number of such indices.
+// slowest), computed from the rank's coordinates on all mesh axes.
+// positionsOn() returns the number of such indices.
 inline int64_t positionOn(const std::vector<SubAxis> &axes,
                           const std::vector<MeshAxis> &mesh,
                           const std::vector<int64_t> &coordinates) {
@@ -132,8 +132,8 @@ inline int64_t positionsOn(const std::vector<SubAxis> &axes) {
   return positions;
 }
 
-// The layouts of all members, from the coordinates of each member on the mesh
-// axes.
+// Returns the layouts of all members. `coordinates` has the coordinates of each
+// member on the mesh axes.
 inline ExchangeTiles
 exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
               const std::vector<std::vector<int64_t>> &coordinates) {
@@ -145,8 +145,8 @@ exchangeTiles(const std::vector<MeshAxis> &mesh, const Exchange &exchange,
   for (size_t dim = 0; dim < exchange.shape.size(); ++dim) {
     auto tile = [&](const std::vector<SubAxis> &axes) {
       int64_t ways = positionsOn(axes);
-      // The result is at least 1, because positions are divided by the tile
-      // size. It would be 0 in a dimension without elements.
+      // The tile size is at least 1, also in a dimension without elements,
+      // because positions are divided by it.
       return std::max<int64_t>((exchange.shape[dim] + ways - 1) / ways, 1);
     };
     tiles.fromTile.push_back(tile(exchange.from[dim]));

@@ -1,7 +1,7 @@
-// What a launcher (mpirun, srun, torchrun) tells this process in environment
-// variables. This header depends on no other header of cleave: the driver's
-// configuration uses it before it compiles a model, and the runtime uses it
-// before MPI is initialized.
+// Reads what a launcher (mpirun, srun, torchrun) tells this process in
+// environment variables. This header includes no other header of cleave,
+// because it is used early: by the compiler's configuration before it compiles
+// a model, and by the runtime before MPI is initialized.
 #ifndef CLEAVE_LAUNCHER_H
 #define CLEAVE_LAUNCHER_H
 
@@ -15,14 +15,15 @@
 namespace cleave {
 
 struct Launcher {
-  std::string variable;             // that told the size
+  std::string variable;             // environment variable with the size
   int64_t size = 1;                 // processes of the job
-  int64_t rank = 0;                 // this one
+  int64_t rank = 0;                 // of this process
   int64_t localSize = 1;            // processes of the job on this machine
-  std::optional<int64_t> localRank; // this one among them
+  std::optional<int64_t> localRank; // of this process on this machine
   // False under torchrun, which starts processes without MPI.
   bool hasMpi = false;
-  // Where processes meet if there is no MPI: MASTER_ADDR and MASTER_PORT.
+  // True if MASTER_ADDR and MASTER_PORT are set: the address at which processes
+  // meet if there is no MPI.
   bool hasAddress = false;
 };
 
@@ -50,7 +51,8 @@ firstNumber(std::initializer_list<const char *> names) {
 // Returns nullopt if the process was started without a launcher.
 inline std::optional<Launcher> launcher() {
   Launcher found;
-  // torchrun; Open MPI's mpirun; MPICH's and Intel's.
+  // The variables of torchrun, of Open MPI's mpirun, of the mpirun of MPICH and
+  // Intel, and of Slurm.
   for (const char *name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                            "SLURM_STEP_NUM_TASKS"}) {
     // The variables with Slurm's counts are visible in a batch script, too;
@@ -90,7 +92,7 @@ inline std::optional<Launcher> launcher() {
   return found;
 }
 
-// Returns whether this transport runs one rank in each process of the launcher.
+// Returns whether `transport` runs one rank in each process of the launcher.
 inline bool usesProcesses(std::string_view transport) {
   if (transport == "mpi")
     return true;

@@ -1,11 +1,11 @@
 //===- manifest.h - what the host knows about a compiled program ----------===//
 //
 // A compiled program is a folder: program.bin (commands and buffers, read by
-// the executor), kernels, and manifest.json (everything around the program that
-// a person or the training driver needs: names, shapes, roles, where the weight
+// the executor), kernels, and manifest.json (the other information that a
+// person or the training driver needs: names, shapes, roles, where the weight
 // bytes are, the configuration). The compiler writes the manifest and
-// `cleave-run` reads it, both through this header; docs/manifest.md describes
-// the file. Nothing here throws, so that code without exceptions can use it.
+// `cleave-run` reads it, both by this header; docs/manifest.md describes the
+// file. No function here throws, so code without exceptions can use them.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_MANIFEST_H
@@ -44,9 +44,9 @@ struct ManifestPart {
   std::optional<WeightRef> weight;
 };
 
-/// A parameter, a non-gradient buffer, or a large constant of the model. Its
-/// layout in the program (view, sharding) is in the boundary table of
-/// program.bin.
+/// A parameter, a buffer (a tensor without a gradient), or a large constant of
+/// the model. Its layout in the program (view, sharding) is in the boundary
+/// table of program.bin.
 struct ManifestTensor {
   std::string name;               ///< as in the model
   std::string buffer;             ///< in the program's boundary table
@@ -54,7 +54,7 @@ struct ManifestTensor {
   std::string dtype = "f32";      ///< in the program
   std::vector<int64_t> shape;     ///< in the model
   bool trainable = true;
-  std::optional<WeightRef> weight; ///< absent: `init` says what it starts from
+  std::optional<WeightRef> weight; ///< absent: `init` gives the values
   Initializer init;
   std::vector<std::string> aliases; ///< other names of the same (tied) tensor
   /// Set if the program stores several tensors of the model as one,
@@ -64,22 +64,23 @@ struct ManifestTensor {
   std::vector<ManifestPart> parts;
 };
 
-/// A piece of optimizer state.
+/// A tensor of the optimizer's state.
 struct ManifestState {
   std::string buffer;    ///< in the program's boundary table
-  std::string parameter; ///< name of the tensor; empty: of the whole model
-  std::string slot;      ///< m, v, velocity, master, ...; step: its updates,
-                         ///< in a buffer that several parameters share
+  std::string parameter; ///< its parameter; empty: of the whole model
+  std::string slot;      ///< m, v, velocity, master, ...; step: number of
+                         ///< updates, in a buffer that parameters share
   std::string init =
       "zeros"; ///< zeros (or what the action init_state gives) | parameter
 };
 
-/// Returns a part of a concatenated tensor as a separate tensor.
+/// Returns a part of a concatenated tensor (ManifestTensor::parts) as a
+/// separate tensor.
 ManifestTensor partOf(const ManifestTensor &tensor, size_t index);
 
-/// The elements of an input that the model uses as indices into a table. They
-/// are a strided region of the input, with offsets, sizes and strides for each
-/// of its dimensions.
+/// The elements of an input that the model uses as row indices of a table. They
+/// are a rectangular region of the input, with an offset, a size and a stride
+/// in each dimension.
 struct ManifestLookup {
   std::vector<int64_t> offsets, sizes, strides;
   int64_t rows = 0;
@@ -103,7 +104,7 @@ enum class InputRole {
   Microbatch,
 };
 const char *spell(InputRole role);
-/// None where no role is spelled so.
+/// Returns nullopt if no role is spelled so.
 std::optional<InputRole> inputRoleOf(std::string_view text);
 
 /// An input that the host fills before an action runs.
@@ -118,16 +119,16 @@ struct ManifestInput {
   InputRole role = InputRole::Input;
   std::string dtype;
   std::vector<int64_t> shape;
-  int64_t batchDim = -1;  ///< the dimension that counts samples, or -1
+  int64_t batchDim = -1;  ///< the dimension of samples, or -1
   std::string source;     ///< ones | zeros | arange | the name of an array
   int64_t vocabulary = 0; ///< rows of the table that it indexes; 0: none
-  std::vector<ManifestLookup> lookups = {}; ///< of its parts; all samples alike
-  bool trainingOnly = false;                ///< no input of action "forward"
+  std::vector<ManifestLookup> lookups = {}; ///< the same for all samples
+  bool trainingOnly = false;                ///< "forward" does not read it
   /// Some losses divide by a count over the whole step, such as the number of
   /// all its labels. An input that is read only for such a count holds the
-  /// samples of all microbatches of the step, and `shape` covers all of them.
-  /// For such an input, this is the name of the input that holds the same data
-  /// for one microbatch. Empty for all other inputs.
+  /// samples of all microbatches of the step, and `shape` is that of the whole
+  /// step. Then `stepOf` is the name of the input that holds the same data for
+  /// one microbatch. Empty for all other inputs.
   std::string stepOf;
 };
 
@@ -138,12 +139,12 @@ struct ManifestOutput {
   std::string dtype;
   std::vector<int64_t> shape; ///< of the whole microbatch over all ranks
   int64_t batchDim = -1;
-  /// True if the output is computed from all samples of one `forward` call
-  /// together, so that it is right only if the call has no padding.
+  /// True if the output depends on all samples of one `forward` call together,
+  /// so that it is wrong if the call is padded with additional samples.
   bool wholeCall = false;
 };
 
-/// Another file of the folder, as it was written.
+/// Another file of the program's folder, as it was when it was written.
 struct ManifestFile {
   std::string name;
   int64_t bytes = 0;
@@ -165,13 +166,13 @@ struct ManifestMetric {
   std::string buffer; ///< in the program's boundary table
 };
 
-/// A router of experts. `loss_grad` counts the slots of each expert (pairs of a
-/// token and an expert that it chose), over all ranks and, if the program
-/// accumulates gradients, over the microbatches of the step so far.
+/// A router of experts. `loss_grad` counts the pairs of a token and an expert
+/// that it chose, over all ranks and, if the program accumulates gradients,
+/// over the microbatches of the step so far.
 struct ManifestRouter {
   std::string name;
-  std::string chosen; ///< buffer of i64 [experts]: slots that chose each
-  std::string taken;  ///< i64: slots that were not dropped; empty: all
+  std::string chosen; ///< buffer, i64 [experts]: pairs of each expert
+  std::string taken;  ///< buffer, i64: pairs not dropped; empty: all
 };
 
 struct Manifest {
@@ -192,13 +193,13 @@ struct Manifest {
   int64_t batch = 1; ///< samples per step
   int64_t microbatches = 1;
   int64_t sequence = 0; ///< 0: the model has no tokens
-  /// True if gradients and loss accumulate over microbatches; then the host
+  /// True if gradients and loss accumulate over microbatches. Then the host
   /// zeroes the buffers of the roles `gradient` and `accumulator` before the
   /// first microbatch.
   bool accumulates = false;
   /// True if one run of `loss_grad` computes all microbatches of a step. Before
-  /// that run the host feeds each microbatch k and runs `load.<k>`, which
-  /// stores it.
+  /// that run the host writes the inputs of each microbatch k and runs
+  /// `load.<k>`, which stores them.
   bool pipelined = false;
 
   /// For each input that the configuration binds to a file of values: the
@@ -213,10 +214,10 @@ struct Manifest {
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestState> state;
   std::vector<ManifestFile> files;      ///< program.bin, kernels.*
-  std::vector<ManifestWeights> weights; ///< all that tensors refer to
+  std::vector<ManifestWeights> weights; ///< all files that tensors refer to
 
-  /// Not part of the file. True if digests of weight files are compared even if
-  /// size and time match.
+  /// Not part of the file. True if the digests of weight files are compared
+  /// even if their sizes and modification times match.
   bool verifiesWeights = false;
 
   int64_t samplesPerMicrobatch() const { return batch / microbatches; }
@@ -235,18 +236,17 @@ struct Manifest {
 /// converted.
 size_t elementSize(std::string_view dtype);
 
-/// A number that is equal for two manifests if their tensors have the same
-/// names, kinds, shapes and aliases, so that checkpoints fit both. It does not
-/// depend on the mesh, on the order of tensors, or on their values.
+/// Returns a digest of the tensors' names, kinds, shapes and aliases. If it is
+/// equal for two manifests, checkpoints fit both. It does not depend on the
+/// mesh, on the order of tensors, or on their values.
 std::string fingerprintOf(const Manifest &manifest);
 
-/// The text of manifest.json with its digest (io/Digest.h). Equal manifests
-/// give equal bytes.
+/// Returns the text of manifest.json with its digest (io/Digest.h). Equal
+/// manifests give equal bytes.
 std::string manifestToJson(const Manifest &manifest);
 
-/// Reads the text of a manifest. Returns false if the text is damaged or no
-/// manifest, with a message in `error` that names the key and what was
-/// expected.
+/// Reads the text of a manifest. Returns false if the text is damaged or is not
+/// a manifest; the message in `error` names the key and what was expected.
 bool manifestFromJson(std::string_view text, Manifest &manifest,
                       std::string &error);
 

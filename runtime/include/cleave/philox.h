@@ -1,7 +1,8 @@
 // Philox-4x32-10 (Salmon et al., 2011) for attention dropout: decides which
-// attention weights are kept. The header serves CPUs and devices; the including
-// file defines the function qualifiers. By default functions have internal
-// linkage, as files may be compiled for different processors.
+// attention weights are kept. The header is compiled for CPUs and for devices;
+// the including file may define the function qualifiers. By default functions
+// have internal linkage, because files may be compiled for different
+// processors.
 
 #ifndef CLEAVE_PHILOX_H
 #define CLEAVE_PHILOX_H
@@ -45,31 +46,32 @@ CLEAVE_PHILOX_FUNCTION Block blockOf(uint64_t key, Block counter) {
   return counter;
 }
 
-// Philox yields blocks of four random words, and each word decides about one
+// Philox yields blocks of four random words. Each word decides about one
 // attention key (one column of the scores). For the attention key with index
-// `key`, these functions return the index of its block, and the index of its
+// `key`, blockIndex returns the index of the block, wordIndex the index of the
 // word in this block.
 CLEAVE_PHILOX_FUNCTION uint32_t blockIndex(int64_t key) {
   return uint32_t(uint64_t(key) >> 2);
 }
 CLEAVE_PHILOX_FUNCTION int wordIndex(int64_t key) { return int(key & 3); }
 CLEAVE_PHILOX_FUNCTION uint32_t wordOf(const Block &block, int64_t key) {
-  // Words in registers have no index.
+  // Does not index the array, so that the words can stay in registers.
   uint32_t low = key & 1 ? block.words[1] : block.words[0];
   uint32_t high = key & 1 ? block.words[3] : block.words[2];
   return key & 2 ? high : low;
 }
 
-// The random words for one query and one block of four attention keys. Here
+// Returns the random words for one query and one block of four attention keys.
 // `key` is the key of the random number generator.
 CLEAVE_PHILOX_FUNCTION Block weightsOf(uint64_t key, int64_t query,
                                        uint32_t keys) {
   return blockOf(key, Block{{keys, uint32_t(uint64_t(query)), 0, 0}});
 }
 
-// The least random word for which an attention weight is kept at dropout
-// probability p: word / 2^32 >= p, in integers. For p close to 1 the result may
-// be 2^32, so that no word reaches it.
+// Returns the least random word for which an attention weight is kept at
+// dropout probability p: the weight is kept if word / 2^32 >= p, compared in
+// integers. For p close to 1 the result may be 2^32, so that no word reaches
+// it.
 CLEAVE_PHILOX_FUNCTION uint64_t leastKept(double p) {
   double words = p * 4294967296.0;
   auto whole = uint64_t(words);

@@ -1,9 +1,10 @@
 // A compiled program as plain data.
 //
-// The compiler fills these structs and writes them, the runtime reads them
-// (program_io.h). What a command reads and writes is said once, in accesses.h.
-// No dependencies, no exceptions. Offsets and sizes of buffers are in bytes;
-// extents, strides and counts are in elements unless a comment says otherwise.
+// The compiler fills these structs and writes them to a file, and the runtime
+// reads them (program_io.h). accesses.h says what each command reads and
+// writes. This header has no dependencies and uses no exceptions. Offsets and
+// sizes of buffers are in bytes; extents, strides and counts are in elements
+// unless a comment says otherwise.
 //
 // Commands are in cleave/program/ by family; this header includes all of them.
 //
@@ -30,9 +31,9 @@
 
 namespace cleave::program {
 
-// A named persistent buffer: what a host program may read and write.
+// A named persistent buffer, which a host program may read and write.
 //
-// How the array in a file becomes tiles on ranks:
+// The array in a file becomes tiles on ranks as follows:
 //   globalShape --reshape--> viewShape --transpose by viewPerm--> V
 //   V is cut along dim i into tiles of localShape[i], in the row-major order
 //   of the sub-axes sharding[i]; elements past V's end are padding (zero).
@@ -42,20 +43,20 @@ namespace cleave::program {
 // globalShape [h, 3h], viewShape [h, 3, heads, d], sharding [[],[],[t],[]].
 //
 // With `rankClass` >= 0 only ranks of this class hold the buffer. A class
-// consists of all ranks with the same index on some axes (the pipeline axis);
-// no sharding of its buffers uses these axes. Each class that holds the buffer
-// has an entry of the same name, or several entries if several of its pipeline
-// stages hold it. These entries have the same name, role, dtype and
-// globalShape, but may differ in address and sharding. What the host does with
-// a name, it does with all entries of this name.
+// consists of the ranks that run identical commands: those with the same index
+// on the pipeline axis. No sharding of its buffers uses this axis. Each class
+// that holds the buffer has an entry of the same name, or several entries if
+// several of its pipeline stages hold it. These entries have the same name,
+// role, dtype and globalShape, but may differ in address and sharding. The host
+// writes to all entries of a name, and reads the first one.
 struct Boundary {
   std::string name;
-  std::string onnxName; // "" if it has none
+  std::string onnxName; // the tensor's name in the ONNX model, or ""
   std::string tie;      // "" or the boundary whose storage this one shares
   // One of parameter, state, gradient, buffer, input, output, loss, weight,
   // step, lr, seed, microbatch, metric, ...
   std::string role;
-  // The parameter that a state or gradient belongs to; "" for other roles.
+  // The parameter to which a state or gradient belongs; "" for other roles.
   std::string of;
   DType dtype = DType::F32;
   std::vector<int64_t> globalShape;
@@ -72,7 +73,7 @@ struct Boundary {
 };
 
 // The kind of device that a program runs on. The kernels of a Cuda program are
-// in kernels.ARCH.cubin, by architecture of the device, and in
+// in files kernels.ARCH.cubin, one for each architecture of devices, and in
 // kernels.sm_80.ptx, which the driver compiles for any later architecture.
 enum class Device : uint8_t { Cpu, Cuda };
 inline constexpr Device lastDevice = Device::Cuda;
@@ -107,12 +108,12 @@ struct Command {
                Fill, Call, PlanRows, SortRows, PositionInExpert, Convolution,
                Repeat>
       op;
-  StringId source = 0; // what the user knows this command by
+  StringId source = 0; // for messages: the operation in the user's model
   int64_t flops = 0;
   // The address of a condition, a byte that is 0 or 1. If it is 0, this rank
-  // skips the command, and so do all ranks that the command would communicate
-  // with. A command without a condition always runs. Asynchronous starts and
-  // waits have no condition.
+  // skips the command, and so do all ranks with which the command would
+  // communicate. A command without a condition always runs. Asynchronous starts
+  // and waits have no condition.
   BufferRef when = {};
 };
 
@@ -127,16 +128,16 @@ struct Lifetime {
   int32_t first = 0, last = 0;
 };
 
-// Returns the name of the action by which the host passes microbatch
-// `microbatch` of a step to a pipeline.
+// Returns the name of the action that stores the inputs of microbatch
+// `microbatch` of a step, which the host has written, in a pipeline.
 inline std::string loadAction(int64_t microbatch) {
   return "load." + std::to_string(microbatch);
 }
 
-// An action of one class of ranks: "loss_grad", "update", "init_state",
-// "forward", and others. The host runs an action on all ranks; a class that
-// lacks it does nothing. An action whose name begins with "." (".F.0") runs
-// only through Call and Repeat commands.
+// An action of one class of ranks (ranks that run identical commands):
+// "loss_grad", "update", "init_state", "forward", and others. When the host
+// runs an action, a class that lacks it does nothing. An action whose name
+// begins with "." (".F.0") runs only through Call and Repeat commands.
 struct Action {
   std::string name;
   uint32_t rankClass = 0;
@@ -158,8 +159,8 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<Boundary> boundary;
   std::vector<Action> actions;
-  int32_t threadsPerRank = 1; // what workspaces were sized for
-  std::vector<std::pair<std::string, std::string>> meta; // free for the host
+  int32_t threadsPerRank = 1; // for which workspaces were planned
+  std::vector<std::pair<std::string, std::string>> meta; // for the host's use
 
   int64_t numRanks() const {
     int64_t ranks = 1;
@@ -183,7 +184,7 @@ struct Program {
     return rankClass.empty() ? 0 : rankClass[rank];
   }
 
-  // The first entry of the name.
+  // Returns the first entry with this name, or null.
   const Boundary *findBoundary(std::string_view name) const {
     for (const Boundary &entry : boundary)
       if (entry.name == name)

@@ -1,8 +1,8 @@
 // Reads and writes `program.bin`.
 //
-// The compiler calls serialize(), the runtime deserialize(). Both use one list
-// of fields per struct (the fields() functions), so that writer and reader
-// cannot disagree.
+// The compiler calls serialize(), the runtime deserialize(). Both use the same
+// list of fields of each struct (the fields() functions), so that writer and
+// reader cannot disagree.
 
 #ifndef CLEAVE_PROGRAM_IO_H
 #define CLEAVE_PROGRAM_IO_H
@@ -17,8 +17,8 @@ namespace cleave::program {
 
 inline constexpr uint32_t formatVersion = 14;
 
-// The fields of each struct, in the order of the file. fields(a, x) applies `a`
-// to each field of x.
+// List the fields of each struct, in their order in the file: fields(a, x)
+// applies `a` to each field of x.
 template <class A> constexpr auto fields(A &a, MeshAxis &x) {
   return a(x.name, x.size, x.link, x.within);
 }
@@ -134,8 +134,8 @@ template <class A> constexpr auto fields(A &a, Program &x) {
            x.kernels, x.boundary, x.actions, x.threadsPerRank, x.meta);
 }
 
-// The number of fields of a struct, found as the number of initializers that
-// its aggregate initialization takes.
+// Returns the number of fields of a struct: the largest number of initializers
+// in its aggregate initialization that compiles.
 struct AnyField {
   template <class T> constexpr operator T() const;
 };
@@ -189,8 +189,9 @@ constexpr uint8_t last(GemmOperand) { return uint8_t(GemmOperand::B); }
 constexpr uint8_t last(ConvolutionKind) { return uint8_t(lastConvolutionKind); }
 constexpr uint8_t last(CollectiveKind) { return uint8_t(lastCollectiveKind); }
 
-// Little-endian integers of fixed width; a vector or string is a u64 length
-// and its elements; a variant is a u8 index and the alternative.
+// Writes fields to bytes: integers are little endian, of fixed width; a vector
+// or string is a u64 length and its elements; a variant is a u8 index and the
+// alternative.
 class Writer {
 public:
   template <class... Ts> void operator()(Ts &...xs) { (value(xs), ...); }
@@ -330,7 +331,7 @@ private:
 
 inline constexpr std::string_view formatMagic = "CLEAVEPR";
 
-// Equal programs give equal bytes.
+// Returns the bytes of program.bin. Equal programs give equal bytes.
 inline std::string serialize(const Program &program) {
   Writer writer;
   std::string magic(formatMagic);
@@ -339,8 +340,8 @@ inline std::string serialize(const Program &program) {
   return writer.take();
 }
 
-// Returns false, with a message, if the bytes are not a program of this
-// version.
+// Reads a program. Returns false, with a message in `error`, if the bytes are
+// not a program of this version.
 inline bool deserialize(std::string_view bytes, Program &program,
                         std::string &error) {
   Reader reader(bytes);

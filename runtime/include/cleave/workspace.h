@@ -1,5 +1,6 @@
-// The scratch memory of library commands, in bytes, so that the compiler can
-// plan it. The runtime calls the same functions when it loads a program.
+// Computes the bytes of scratch memory that library commands need, so that the
+// compiler can plan it. The runtime calls the same functions when it loads a
+// program.
 #ifndef CLEAVE_WORKSPACE_H
 #define CLEAVE_WORKSPACE_H
 
@@ -25,7 +26,7 @@ int64_t attentionWorkspace(const program::Attention &attention,
                            std::string &error);
 int64_t groupedWorkspace(const program::GroupedGemm &grouped,
                          std::string &error);
-// Only devices have convolutions as commands.
+// Convolutions are commands only in programs for devices.
 int64_t convolutionWorkspace(const program::Convolution &convolution,
                              std::string &error);
 } // namespace cuda

@@ -24,16 +24,16 @@ template <class S> int64_t scratchElements(const Attention &x) {
          (x.backward ? attentionSums<S>(x.qLen, x.g, x.d) : 0);
 }
 
-// The number of tasks of a launch. A thread needs scratch memory only if it
-// gets a task.
+// Returns the number of tasks into which a launch is divided. Only threads that
+// get a task need scratch memory.
 int64_t taskCount(const Attention &x) {
   return x.backward ? x.b * x.n
                     : x.b * x.n * x.g * blocksOf(x.qLen, attentionQueries);
 }
 
-// The number of samples for which the position and segment ranges of all blocks
-// are stored: 0 if every query sees every key, 1 if all samples have the same
-// positions, segments and masks, else the number of samples.
+// Returns the number of samples for which the position and segment ranges of
+// all blocks are stored: 0 if every query sees every key, 1 if all samples have
+// the same positions, segments and masks, else the number of samples.
 int64_t blockSamples(const Attention &x) {
   auto all = {&x.queryPositions, &x.keyPositions, &x.querySegments,
               &x.keySegments, &x.keyMask};
@@ -47,8 +47,8 @@ int64_t blockSamples(const Attention &x) {
   return shared ? std::min<int64_t>(x.b, 1) : x.b;
 }
 
-// The bytes of the first part of the workspace: the position and segment ranges
-// of all blocks of queries and keys.
+// Returns the size in bytes of the first part of the workspace, which holds the
+// position and segment ranges of all blocks of queries and keys.
 int64_t blockBytes(const Attention &x) {
   int64_t blocks =
       blocksOf(x.qLen, attentionQueries) + blocksOf(x.kLen, attentionKeys);
@@ -121,8 +121,8 @@ AttentionProblem<S> makeProblem(const Attention &x,
   return p;
 }
 
-// Computes the range of positions and segments of the entries [begin, end) of a
-// block, ignoring entries for which `isSeen` is false.
+// Returns the range of positions and of segments of the entries [begin, end) of
+// a block. Entries for which `isSeen` is false are ignored.
 template <class Seen>
 AttentionBlock spanOf(const AttentionIndex &positions,
                       const AttentionIndex &segments, int64_t b, int64_t begin,
@@ -193,7 +193,7 @@ std::function<void()> make(const Attention &x, const AttentionBuffers &buffers,
 
 int64_t cleave::attentionWorkspace(const Attention &x, int threads,
                                    std::string &error) {
-  // Bounds that keep the products of sizes within 64 bits.
+  // With this limit, the products of sizes fit into 64 bits.
   constexpr int64_t limit = int64_t(1) << 30;
   for (int64_t size : {x.b, x.qLen, x.kLen, x.n, x.g, x.d, x.dv})
     if (size < 0 || size > limit) {

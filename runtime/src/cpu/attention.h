@@ -1,5 +1,5 @@
-// Blockwise attention with online softmax. The whole score matrix is never in
-// memory.
+// Attention on the CPU, computed by blocks with online softmax: the whole score
+// matrix is never in memory.
 #ifndef CLEAVE_RUNTIME_CPU_ATTENTION_H
 #define CLEAVE_RUNTIME_CPU_ATTENTION_H
 
@@ -11,7 +11,8 @@
 
 namespace cleave {
 
-// Throws Error when it is not supported.
+// Returns a call that computes attention. Throws Error if the attention is not
+// supported.
 std::function<void()> makeAttention(const program::Attention &attention,
                                     const AttentionBuffers &buffers,
                                     int threads);

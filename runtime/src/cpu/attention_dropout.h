@@ -1,12 +1,12 @@
 // Decides which attention weights dropout keeps. Included by isa_*.cpp, before
 // attention_kernels.h.
 
-// Which random words a run of keys uses: the counters of the Philox blocks that
-// hold them, and the index of each key's word among all words of these blocks.
+// The random words for consecutive keys: the counters of the Philox blocks that
+// contain them, and the index of each key's word among the words of all blocks.
 struct DropoutWords {
   int64_t blocks = 0;
   uint32_t counters[attentionKeys];
-  int32_t at[attentionKeys]; // word * attentionKeys + place of the block
+  int32_t at[attentionKeys]; // word * attentionKeys + number of the block
 };
 
 template <class S, class T = Compute<S>>
@@ -24,8 +24,8 @@ DropoutWords dropoutWords(const AttentionProblem<S> &p, int64_t b, int64_t k0,
   return out;
 }
 
-// Sets kept[j] to keptScale if dropout keeps the weight of key j, else to 0.
-// Entries beyond the last key are 0.
+// Sets kept[j] to keptScale if dropout keeps the attention weight of key j,
+// else to 0. Entries after the last key are 0.
 template <class S, class T = Compute<S>>
 void findKept(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
               int64_t query, int64_t keys, const DropoutWords &of, T *kept) {

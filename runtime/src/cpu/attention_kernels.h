@@ -1,8 +1,8 @@
 // Attention on blocks of attentionQueries x attentionKeys scores. Included by
 // isa_*.cpp.
 
-// row[j] = exp(row[j] - shift) in the first `width` columns, 0 beyond; returns
-// the sum of the row.
+// Sets row[j] to exp(row[j] - shift) in the first `width` columns and to 0 in
+// the others. Returns the sum of the row.
 template <class T> T expRow(T *row, int64_t width, T shift) {
   constexpr int lanes = Lanes<T>::count;
   Vec<T> sum{};
@@ -30,19 +30,19 @@ template <class T> T maxRow(const T *row, int64_t width) {
   return best;
 }
 
-// row[j] *= kept[j] in the first `width` columns.
+// Computes row[j] *= kept[j] in the first `width` columns.
 template <class T> void dropRow(T *row, int64_t width, const T *kept) {
   for (int64_t j = 0; j < width; j += Lanes<T>::count)
     store<T>(row + j, load<T>(row + j) * load<T>(kept + j));
 }
 
-// `count` is a multiple of the lanes.
+// Sets elements to 0. `count` is a multiple of the number of vector lanes.
 template <class T> void clear(T *at, int64_t count) {
   for (int64_t x = 0; x < count; x += Lanes<T>::count)
     store<T>(at + x, Vec<T>{});
 }
 
-// Hands out pieces of a thread's scratch.
+// Divides a thread's scratch memory into pieces.
 template <class T> struct Pieces {
   T *at;
   T *take(int64_t count) {
@@ -52,8 +52,9 @@ template <class T> struct Pieces {
   }
 };
 
-// The scratch memory of a thread, enough for the forward and for the backward
-// pass. Every array in it is rounded up to a cache line.
+// Returns the size of a thread's scratch memory in elements, enough for both
+// the forward and the backward pass. Every array in it is rounded up to a cache
+// line.
 template <class S, class T = Compute<S>>
 int64_t attentionScratch(int64_t d, int64_t dv) {
   int64_t wide = roundUp(d, Block<T>::columns);
@@ -103,7 +104,7 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
       words = dropoutWords(p, b, x.k0, x.keys);
     for (int64_t i = 0; i < x.queries; ++i) {
       T *row = scores + i * BK;
-      int64_t at = x.q0 - q0 + i; // in the block
+      int64_t at = x.q0 - q0 + i; // index of the query in the block
       int64_t width =
           finishRow(p, b, n, g, x.q0 + i, x.k0, x.keys, checks, row);
       T high = maxRow(row, width);
@@ -113,7 +114,7 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
       T shrink = expOf(splat<T>(rowMax[at] - shift))[0];
       rowSum[at] = rowSum[at] * shrink + expRow(row, width, shift);
       rowMax[at] = high;
-      if (p.dropoutKeys) { // the sum is that of all weights
+      if (p.dropoutKeys) { // rowSum includes dropped weights
         T kept[BK];
         findKept(p, b, n, g, x.q0 + i, x.keys, words, kept);
         dropRow(row, width, kept);
@@ -144,8 +145,8 @@ int64_t attentionForward(const AttentionProblem<S> &p, int64_t b, int64_t n,
   return computed;
 }
 
-// The memory in which dq of the queries is summed. If the output array has the
-// type of the computation, this is the output array itself, else `sums`.
+// The array in which dq is summed. If the output array has the type in which
+// sums are computed, it is the output array itself, else `sums`.
 template <class S, class T = Compute<S>> struct QuerySums {
   const AttentionProblem<S> &p;
   int64_t b, n;
@@ -197,9 +198,9 @@ void writeKeyGradient(const typename AttentionProblem<S>::Array &array,
   }
 }
 
-// Computes P and dS of a block, which replace the scores and dP in memory. P =
-// exp(s - lse), and dS = P * (dP - delta), times the slope of the soft-capping.
-// With dropout, dP is masked before dS is computed, and P is masked afterwards.
+// Computes P = exp(s - lse), which replaces the scores in memory, and dS = P *
+// (dP - delta), times the derivative of the soft cap, which replaces dP. With
+// dropout, dP is masked before dS is computed, and P is masked afterwards.
 template <class S, class T = Compute<S>>
 void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
                     int64_t g, const Area &area, int checks, const T *delta,
@@ -215,7 +216,8 @@ void backwardScores(const AttentionProblem<S> &p, int64_t b, int64_t n,
     int64_t width =
         finishRow(p, b, n, g, query, area.k0, area.keys, checks, row, slope);
     T lse = *p.lse.at(b, query, n, g);
-    // No key is visible to this query: the row is -inf, and P = exp(-inf) = 0.
+    // If lse is -inf, no key is visible to this query: the scores are -inf, and
+    // P = exp(-inf - 0) = 0.
     expRow(row, width, lse == minusInfinity<T> ? T(0) : lse);
     T shift = delta[g * p.qLen + query];
     if (p.dropoutKeys) {

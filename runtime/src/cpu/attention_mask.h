@@ -1,5 +1,5 @@
-// Attention masks: decides which keys a query sees, and turns products into
-// scores. Included by isa_*.cpp, before attention_kernels.h.
+// Attention masks: decides which keys a query sees, and converts products q k^T
+// to scores. Included by isa_*.cpp, before attention_kernels.h.
 
 template <class T> constexpr T minusInfinity = -T(__builtin_inff());
 
@@ -20,7 +20,7 @@ inline int64_t clampTo(int64_t x, int64_t low, int64_t high) {
   return x < low ? low : x > high ? high : x;
 }
 
-// Saturating addition, as positions may be any 64-bit numbers.
+// Saturating addition, because positions may be any 64-bit numbers.
 inline int64_t plus(int64_t a, int64_t b) {
   int64_t sum;
   if (!__builtin_add_overflow(a, b, &sum))
@@ -28,8 +28,8 @@ inline int64_t plus(int64_t a, int64_t b) {
   return b > 0 ? INT64_MAX : INT64_MIN;
 }
 
-// The range [low, high] of key positions that the causal mask and the window
-// let a query see.
+// The range [low, high] of key positions that a query sees under the causal
+// mask and the window.
 struct Span {
   int64_t low, high;
 };
@@ -44,9 +44,9 @@ inline Span spanOf(const AttentionProblem<S> &p, int64_t position) {
   return span;
 }
 
-// Decides from the position and segment ranges of a block's queries and keys
-// which conditions must be checked for each pair (`Checks`), or that nothing is
-// seen.
+// Compares the position and segment ranges of a block's queries and keys.
+// Returns which conditions must be checked for each pair (`Checks`), or
+// nothingSeen.
 template <class S, class T = Compute<S>>
 int checksOf(const AttentionProblem<S> &p, int64_t b, int64_t q0, int64_t k0,
              int64_t keys) {
@@ -83,10 +83,9 @@ struct Area {
 
 // Shrinks a block: removes keys at its borders that none of its queries sees,
 // and queries at its borders that see none of its keys. Such keys and queries
-// occur at the diagonal of a causal mask, and where positions are not
-// consecutive. The number of keys or queries that are removed at the beginning
-// is rounded down to a multiple of Block<T>::rows, the number of rows that
-// tileGemm writes at once.
+// occur at the diagonal of a causal mask, and if positions are not consecutive.
+// The number of keys or queries removed at the beginning is rounded down to a
+// multiple of Block<T>::rows, the number of rows that tileGemm writes at once.
 template <class S, class T = Compute<S>>
 Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
   if (!(checks & checkPositions))
@@ -123,8 +122,8 @@ Area narrowed(const AttentionProblem<S> &p, int64_t b, Area area, int checks) {
   return area;
 }
 
-// Sets the columns of [begin, end) whose position is outside of the span to
-// -inf.
+// Sets row[j] to -inf for those j in [begin, end) whose entry (a position or a
+// segment) is outside of `span`.
 template <class T>
 inline void keepWithin(const int64_t *entries, int64_t stride, Span span,
                        int64_t begin, int64_t end, T *row) {
@@ -140,7 +139,7 @@ inline void keepWithin(const int64_t *entries, int64_t stride, Span span,
       keep(j, entries[j * stride]);
 }
 
-// x becomes c tanh(x / c), and slope the derivative.
+// Applies the soft cap: x becomes c tanh(x / c), and `slope` its derivative.
 template <class T>
 inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
   constexpr int lanes = Lanes<T>::count;
@@ -152,9 +151,10 @@ inline void capRow(T softcap, int64_t begin, int64_t end, T *row, T *slope) {
   }
 }
 
-// Turns a row of products q k^T into scores: scaled, soft-capped and biased,
-// and -inf for hidden keys. Returns the number of columns that were written, a
-// multiple of the vector length. All keys beyond these columns are hidden.
+// Converts a row of products q k^T to scores: scales them, applies the soft
+// cap, adds the bias, and writes -inf for hidden keys. Returns the number of
+// columns that were written, a multiple of the vector length. All keys after
+// these columns are hidden.
 template <class S, class T = Compute<S>>
 int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
                   int64_t query, int64_t k0, int64_t keys, int checks, T *row,
@@ -202,7 +202,7 @@ int64_t finishRow(const AttentionProblem<S> &p, int64_t b, int64_t n, int64_t g,
   return width;
 }
 
-// Zeros the rows of a packed B whose keys are hidden. Hidden values may be NaN,
+// Sets the rows of hidden keys in a packed B to 0. Hidden values may be NaN,
 // and 0 * NaN is NaN.
 template <class S, class T = Compute<S>>
 void dropHiddenKeys(const AttentionProblem<S> &p, int64_t b, int64_t k0,

@@ -148,7 +148,7 @@ private:
                                  " rows of its table");
   }
 
-  // They are products in programs for CPUs.
+  // In programs for CPUs, convolutions are compiled to matrix products.
   static constexpr const char *notHere =
       "a convolution as one command, which only programs for CUDA devices "
       "have; compile the model for this target";
@@ -201,8 +201,8 @@ Backend::Run CpuBackend::planRows(const PlanRows &x,
                                   const PlanRowsBuffers &at) {
   return [at, rows = x.rows, rounds = x.rounds, ranks = x.ranks,
           places = x.places, tile = x.tile] {
-    // First all rows for a rank are counted as if they were sent in round 0.
-    // The counts are divided over the rounds below.
+    // At first, all rows for a rank are counted as if they were sent in round
+    // 0. The loop at the end divides these counts among the rounds.
     int64_t all = rounds * ranks * places;
     std::fill_n(at.counts, ranks * rounds, 0);
     std::fill_n(at.sources, all, -1);
@@ -242,8 +242,8 @@ Backend::Run CpuBackend::sortRows(const SortRows &x,
     int64_t begin = 0;
     for (int64_t &end : ends)
       begin += std::exchange(end, begin);
-    // `ends` holds the beginning of each group at first. A beginning advances
-    // as the group's rows are placed, until it is the group's end.
+    // At first `ends` holds the beginning of each group. It advances as the
+    // rows of the group are placed, until it is the group's end.
     for (int64_t row = 0; row < rows; ++row) {
       int64_t id = chosen(row), place = ends[id]++;
       at.order[place] = row;

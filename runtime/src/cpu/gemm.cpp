@@ -1,5 +1,5 @@
 // Selects the implementation of a matrix product: oneDNN if it has an optimized
-// one, else our blocked loop.
+// one, else the blocked loop of gemm_blocked.cpp.
 
 #include "cpu/gemm.h"
 
@@ -13,7 +13,8 @@ using program::Gemm;
 using program::MatrixRef;
 
 namespace {
-// Sets the thread count that libraries read while they prepare a primitive.
+// Sets the number of threads, which libraries read while they prepare a
+// primitive, and restores it at the end of the scope.
 struct ThreadsGuard {
   explicit ThreadsGuard(int threads) : before(getThreads()) {
     if (threads != before)

@@ -1,5 +1,5 @@
-// Matrix products on the CPU: oneDNN if it has an optimized implementation,
-// else our blocked loop.
+// Matrix products on the CPU: by oneDNN if it has an optimized implementation,
+// else by the blocked loop of gemm_blocked.cpp.
 #ifndef CLEAVE_RUNTIME_CPU_GEMM_H
 #define CLEAVE_RUNTIME_CPU_GEMM_H
 
@@ -21,10 +21,11 @@ std::function<void()> makeGemm(const program::Gemm &gemm,
                                const GemmBuffers &buffers, int threads,
                                GemmBackend backend = GemmBackend::Auto);
 
-// Products by oneDNN. setThreads() must be called first, with the number of
-// threads that the call will run with. If oneDNN does not support the product,
-// or only by its slow reference implementation, oneDnnGemmWorkspace() returns
-// -1 and makeOneDnnGemm() an empty function.
+// Products by oneDNN. Before a call of these functions, setThreads() must set
+// the number of threads with which the product will run. If oneDNN does not
+// support the product, or only by its slow reference implementation,
+// oneDnnGemmWorkspace() returns -1 and makeOneDnnGemm() returns an empty
+// function.
 int64_t oneDnnGemmWorkspace(const program::Gemm &gemm);
 std::function<void()> makeOneDnnGemm(const program::Gemm &gemm,
                                      const GemmBuffers &buffers, int threads);

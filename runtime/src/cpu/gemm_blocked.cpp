@@ -1,5 +1,6 @@
-// Our own matrix product for any strides and types, with the epilogue applied
-// to each tile. Tiles of C are the tasks; every thread packs its own operands.
+// The runtime's own matrix product, for any strides and types. The epilogue is
+// applied to each tile. Tiles of C are the tasks; every thread packs its own
+// operands.
 
 #include "cpu/gemm.h"
 #include "cpu/micro.h"

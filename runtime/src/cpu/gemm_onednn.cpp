@@ -1,4 +1,5 @@
-// Matrix products by oneDNN's matmul, if it has an optimized implementation.
+// Matrix products by oneDNN's matmul, for products for which oneDNN has an
+// optimized implementation.
 
 #include "cpu/gemm.h"
 
@@ -29,9 +30,9 @@ dnnl::memory::data_type oneDnnType(DType type) {
                              : dnnl::memory::data_type::f32;
 }
 
-// Describes a matrix for oneDNN. Where a batch stride is 0 in a program (a
-// broadcast), oneDNN requires a dimension of size 1. Batch dimensions that have
-// size 1 in the product are dropped.
+// Describes a matrix for oneDNN. If a batch stride is 0 in a program (a
+// broadcast), the dimension gets size 1, as oneDNN requires. Batch dimensions
+// that have size 1 in the product are dropped.
 dnnl::memory::desc describe(const Gemm &gemm, const MatrixRef &matrix,
                             int64_t rows, int64_t columns, DType type) {
   dnnl::memory::dims dims, strides;
@@ -69,14 +70,14 @@ void appendActivation(dnnl::post_ops &ops, Activation activation) {
 
 using Primitive = dnnl::matmul::primitive_desc;
 
-// Returns nullopt if oneDNN does not support the product, or only by its slow
-// reference implementation.
+// Returns nullopt if oneDNN does not support the product, or supports it only
+// by its slow reference implementation.
 std::optional<Primitive> makePrimitive(const Gemm &gemm) {
   if (gemm.dtype == DType::F64 || gemm.m == 0 || gemm.n == 0 || gemm.k == 0)
     return std::nullopt;
-  // oneDNN cannot compute these cases. Its scale would apply to the bias, too.
-  // Its post-op `sum` would read the destination, which is preActivation if
-  // that is stored, and not C.
+  // oneDNN cannot compute these cases: its scale would apply to the bias, too,
+  // and its post-op `sum` would read the destination, which is preActivation
+  // (if it is stored) and not C.
   bool scaled = gemm.alpha != 1.0;
   if ((scaled && gemm.bias.present()) ||
       (gemm.accumulate && gemm.preActivation.present()))
@@ -115,7 +116,7 @@ std::optional<Primitive> makePrimitive(const Gemm &gemm) {
   }
 }
 
-// C = activation(preActivation), row by row.
+// Returns a call that computes C = activation(preActivation), row by row.
 template <class S>
 std::function<void()> makeActivation(const Gemm &gemm,
                                      const GemmBuffers &buffers, int threads) {
@@ -125,7 +126,7 @@ std::function<void()> makeActivation(const Gemm &gemm,
   int64_t matrixStride = 0;
   for (size_t i = 0; i < gemm.batch.size(); ++i)
     if (gemm.batch[i] != 1)
-      matrixStride = gemm.c.batchStrides[i]; // at most one such dimension
+      matrixStride = gemm.c.batchStrides[i]; // at most one dimension is not 1
   return [=, kernel = kernelsOf<S>(microKernels()).activate, m = gemm.m,
           n = gemm.n, rowStride = gemm.c.rowStride,
           activation = static_cast<int>(gemm.activation),

@@ -1,7 +1,7 @@
-// Grouped matrix products. Rows are sorted stably by the matrix that they
-// choose, as a table of row addresses. oneDNN multiplies them if it can
-// (grouped_onednn.cpp). Otherwise this file's loop reads and writes the rows in
-// place; tiles of the products are the tasks.
+// Grouped matrix products. A table of row addresses is sorted (stably) by the
+// matrix that each row chooses. If oneDNN supports the product, the rows are
+// multiplied by oneDNN (grouped_onednn.cpp). Otherwise the loop in this file
+// reads and writes the rows in place; its tasks are the tiles of the products.
 
 #include "cpu/grouped.h"
 
@@ -16,7 +16,8 @@ using program::DType;
 using program::GroupedGemm;
 
 namespace {
-// An upper bound of the number of tiles, for any choice of matrices.
+// Returns an upper bound for the number of tiles, whichever matrices the rows
+// choose.
 int64_t maxTasks(const GroupedGemm &x) {
   int64_t columns = divideUp(x.n, gemmTileColumns), rows = rowCount(x);
   if (x.outer)
@@ -108,7 +109,7 @@ std::function<void()> make(const GroupedGemm &x, const GroupedBuffers &at,
   };
 }
 
-// Empty if the product is well-formed.
+// Returns the reason why the product is invalid; "" if it is valid.
 std::string check(const GroupedGemm &x) {
   constexpr int64_t limit = int64_t(1) << 31;
   if (x.dtype != DType::F32 && x.dtype != DType::F64 && x.dtype != DType::BF16)

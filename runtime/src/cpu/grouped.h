@@ -10,7 +10,8 @@
 
 namespace cleave {
 
-// Throws Error when it is not supported.
+// Returns a call that computes the product. Throws Error if it is not
+// supported.
 std::function<void()> makeGrouped(const program::GroupedGemm &grouped,
                                   const GroupedBuffers &buffers, int threads);
 

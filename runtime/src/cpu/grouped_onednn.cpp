@@ -13,8 +13,8 @@ using program::GroupedGemm;
 using program::RowsRef;
 
 namespace {
-// The number of rows that are gathered at a time, enough for peak speed; the
-// workspace has room for them.
+// The largest number of rows that are gathered at a time. It suffices for peak
+// speed, and the workspace has room for that many rows.
 constexpr int64_t chunkRows = 2048;
 
 int64_t chunkOf(const GroupedGemm &x) {
@@ -30,7 +30,7 @@ struct Operand {
 
 void multiply(Operand a, Operand b, int64_t m, int64_t n, int64_t k, float beta,
               Operand c) {
-  // c^T = b^T a^T
+  // A transposed C is computed as c^T = b^T a^T.
   if (c.transposed) {
     a.transposed = !a.transposed, b.transposed = !b.transposed;
     c.transposed = false;

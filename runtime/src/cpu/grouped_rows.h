@@ -1,4 +1,5 @@
-// Tables of row addresses, sorted by the matrix that the rows choose.
+// The table of row addresses of a grouped product, sorted by the matrix that
+// each row chooses.
 #ifndef CLEAVE_RUNTIME_CPU_GROUPED_ROWS_H
 #define CLEAVE_RUNTIME_CPU_GROUPED_ROWS_H
 
@@ -25,8 +26,8 @@ inline int64_t rowCount(const program::GroupedGemm &x) {
 
 // The tables at the start of the workspace. All entries are 64-bit numbers.
 struct Tables {
-  int64_t *rowEnd;    // [e + 1]: rows of matrix m end here; last those of none
-  int64_t *taskEnd;   // [e]
+  int64_t *rowEnd;    // [e + 1]: end of each matrix's rows; last: no matrix
+  int64_t *taskEnd;   // [e]: end of each matrix's tasks
   int64_t *aAt, *cAt; // [rows]: where sorted rows begin
 
   Tables(const program::GroupedGemm &x, int64_t *at)
@@ -39,8 +40,8 @@ inline int64_t tableBytes(const program::GroupedGemm &x) {
   return roundUp(numbers * int64_t(sizeof(int64_t)), 64);
 }
 
-// Calls visit(a, c, id) for every row in order; a and c are the offsets of the
-// row in both arrays.
+// Calls visit(a, c, id) for every row in order, with the offsets of the row in
+// the arrays a and c and in the array of ids.
 template <class Visit>
 void forEachRow(const program::GroupedGemm &x, Visit visit) {
   std::array<int64_t, maxRowDims> index{};
@@ -70,8 +71,8 @@ inline void sortRows(const program::GroupedGemm &x, const int64_t *ids,
   int64_t begin = 0;
   for (int64_t m = 0; m <= x.e; ++m)
     begin += std::exchange(tables.rowEnd[m], begin);
-  // rowEnd[m] holds the beginning of matrix m's rows at first. It advances as
-  // these rows are entered, until it is their end.
+  // At first rowEnd[m] holds the beginning of the rows of matrix m. It advances
+  // as these rows are entered, until it is their end.
   forEachRow(x, [&](int64_t a, int64_t c, int64_t id) {
     int64_t at = tables.rowEnd[chosen(id)]++;
     tables.aAt[at] = a;
@@ -79,7 +80,7 @@ inline void sortRows(const program::GroupedGemm &x, const int64_t *ids,
   });
 }
 
-// Zeros for the rows that choose none.
+// Writes zeros to the rows of c that choose no matrix.
 template <class T>
 void clearRows(const program::GroupedGemm &x, const Tables &tables, T *c,
                int threads) {

@@ -1,7 +1,7 @@
 // Kernels that are compiled once per instruction set (isa_*.cpp) and chosen
-// when the process starts. The interface is plain data and function pointers:
-// those files must not emit inline functions of the standard library, or the
-// linker might keep the copy that uses instructions this machine lacks.
+// when the process starts. The interface is plain data and function pointers,
+// because isa_*.cpp must not emit inline functions of the standard library: the
+// linker might keep a copy that uses instructions which this machine lacks.
 #ifndef CLEAVE_RUNTIME_CPU_MICRO_H
 #define CLEAVE_RUNTIME_CPU_MICRO_H
 
@@ -24,7 +24,7 @@ struct Bf16 {
   }
 };
 
-// What values of a type are computed in.
+// The type in which values of a type are computed with.
 template <class S> struct ComputeOf {
   using Type = S;
 };
@@ -41,7 +41,7 @@ template <class S> struct GemmProblem {
   const S *a, *b;
   int64_t aRow, aCol, bRow, bCol, cRow, cCol;
   S *c, *preActivation; // preActivation may be null
-  T *wideC;             // C, where a product of bf16 is not rounded; else null
+  T *wideC;             // C of a bf16 product whose result is f32; else null
   const S *bias;        // may be null
   T alpha;
   bool accumulate;
@@ -63,7 +63,7 @@ struct AttentionBlock {
 };
 
 // The position or the segment of each query or key, as an array [batch,
-// position]. Without data, the position of query or key i is offset + i.
+// position]. If `data` is null, the position of query or key i is offset + i.
 struct AttentionIndex {
   const int64_t *data;
   int64_t strides[2];
@@ -96,21 +96,21 @@ template <class S> struct AttentionProblem {
   int64_t keyMaskStrides[2];
   const T *bias;          // may be null
   int64_t biasStrides[5]; // [b, query, n, g, key]
-  // Dropout; null where nothing is dropped.
+  // Dropout. `dropoutKeys` is null if nothing is dropped.
   const int64_t *dropoutKeys;
   int64_t dropoutStrides[5]; // [b, -, n, g, -]
   AttentionIndex queryIndices, keyIndices;
   uint64_t leastKept;
   T keptScale;
   // The position and segment ranges of each block of queries and of keys, for
-  // each sample; only once if blockSamples is 1. Null if every query sees every
-  // key.
+  // each sample, or only once if blockSamples is 1. Null if every query sees
+  // every key.
   AttentionBlock *queryBlocks, *keyBlocks;
   int64_t blockSamples;
   T *delta; // backward: [b, n, g, qLen], rowsum(dO * o)
 };
 
-// The number of scratch elements per thread in which dq is summed, if the
+// Returns the number of scratch elements in which each thread sums dq if the
 // output has a narrower type than the computation; else 0.
 template <class S> int64_t attentionSums(int64_t qLen, int64_t g, int64_t d) {
   return sizeof(S) < sizeof(Compute<S>) ? (qLen * g * d + 63) / 64 * 64 : 0;
@@ -127,13 +127,13 @@ template <class S> struct MicroKernels {
   // Computes rows [m0, m1) and columns [n0, n1) of C, at most one tile.
   void (*gemmTile)(const GemmProblem<S> &problem, int64_t m0, int64_t m1,
                    int64_t n0, int64_t n1, T *scratch);
-  int64_t (*gemmScratch)(); // elements, per thread
+  int64_t (*gemmScratch)(); // in elements, per thread
 
   // dst[i] = activation(src[i])
   void (*activate)(int activation, const S *src, S *dst, int64_t count);
 
-  // Computes one block of queries of one head. Like attentionBackward it
-  // returns the number of scores that were computed: blocks in which no query
+  // Computes one block of queries of one head. Like attentionBackward, it
+  // returns the number of scores that it computed: blocks in which no query
   // sees a key are skipped.
   int64_t (*attentionForward)(const AttentionProblem<S> &problem, int64_t b,
                               int64_t n, int64_t g, int64_t queryBlock,
@@ -156,8 +156,8 @@ struct MicroSet {
 
 extern const MicroSet microBaseline, microAvx2, microAvx512;
 
-// The kernels for the best instruction set of this machine. The variable
-// CLEAVE_ISA=baseline|avx2|avx512 overrides the choice.
+// Returns the kernels for the best instruction set of this machine. The
+// environment variable CLEAVE_ISA=baseline|avx2|avx512 overrides the choice.
 const MicroSet &microKernels();
 
 template <class T> const MicroKernels<T> &kernelsOf(const MicroSet &set);

@@ -1,5 +1,5 @@
-// Replaces the oneDNN functions in builds for devices, where our own loops
-// compute everything.
+// Replaces the oneDNN functions in builds for devices, in which the runtime's
+// own loops compute all products.
 
 #include "cpu/gemm.h"
 #include "cpu/grouped.h"

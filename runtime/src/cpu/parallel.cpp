@@ -17,8 +17,8 @@ int omp_get_thread_num(void);
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 // Suppresses reports of ThreadSanitizer about libgomp, whose barriers it does
-// not see. oneDNN, which is not instrumented either, shares memory only between
-// libgomp's threads.
+// not see, and about oneDNN. oneDNN is not instrumented either, and shares
+// memory only between libgomp's threads.
 extern "C" const char *__tsan_default_suppressions() {
   return "called_from_lib:libgomp.so\ncalled_from_lib:libdnnl.so\n";
 }
@@ -48,8 +48,8 @@ void work(void *opaque) {
   Job &job = *static_cast<Job *>(opaque);
   job.ready.load(std::memory_order_acquire);
   // The team may have fewer threads than requested (OMP_THREAD_LIMIT). The
-  // number of pieces stays the same, so that the split, and with it every sum,
-  // does not change.
+  // number of pieces stays the same, so that work is split in the same way and
+  // every sum stays the same.
   int thread = omp_get_thread_num(), team = omp_get_num_threads();
   for (int64_t piece = thread; piece < job.pieces; piece += team)
     runPiece(job, piece, thread);

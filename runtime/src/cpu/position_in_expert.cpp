@@ -11,9 +11,9 @@ using program::PositionInExpert;
 
 namespace {
 
-/// The number of token-expert pairs of each expert in the samples before a
-/// given one. Samples mostly come in increasing order, so each row of `loads`
-/// (one sample's numbers) is read only once.
+/// Computes the number of token-expert pairs of each expert in all samples
+/// before a given sample. It is called mostly for increasing samples. Then each
+/// row of `loads` (the numbers of one sample) is read only once.
 class LoadsBefore {
 public:
   LoadsBefore(const PositionInExpert &x, const int64_t *loads, int64_t *sums)
@@ -35,7 +35,7 @@ public:
 private:
   const PositionInExpert &x;
   const int64_t *loads;
-  int64_t *sums, next = 0; // rows before `next` are in `sums`
+  int64_t *sums, next = 0; // `sums` is over the rows before `next`
 };
 
 /// Writes the indices of `positions`, sorted by position, to `order`.
@@ -48,7 +48,7 @@ void sortPositions(const int64_t *positions, int64_t count, int64_t *order) {
 }
 
 /// Counts the token-expert pairs of one sample. `taken` has the number of pairs
-/// of each expert so far, and is increased.
+/// of each expert so far, and is increased by the pairs of this sample.
 void countSlots(const PositionInExpert &x, const int64_t *ids,
                 const int64_t *positions, const int64_t *order, int64_t *taken,
                 int64_t *result) {
@@ -57,9 +57,9 @@ void countSlots(const PositionInExpert &x, const int64_t *ids,
     end = begin + 1;
     while (end < x.s && positions[order[end]] == positions[order[begin]])
       ++end;
-    // Tokens with the same position are not ordered, so their choices with the
-    // same index among the k choices of a token do not count one another. All
-    // these counts are read before any of them is increased.
+    // Tokens with the same position are not ordered, so their pairs with the
+    // same index among the k choices of a token are not counted for one
+    // another: all these counts are read before any of them is increased.
     for (int64_t slot = 0; slot < x.k; ++slot) {
       for (int64_t i = begin; i < end; ++i) {
         int64_t at = order[i] * x.k + slot;

@@ -1,5 +1,5 @@
-// Counts, for each slot (a pair of a token and an expert that it chose), the
-// earlier slots of the same expert.
+// Counts, for each pair of a token and an expert that it chose (a slot), the
+// earlier pairs with the same expert.
 #ifndef CLEAVE_RUNTIME_CPU_POSITION_IN_EXPERT_H
 #define CLEAVE_RUNTIME_CPU_POSITION_IN_EXPERT_H
 
@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-// Takes time linear in the sizes of ids and loads and in the number of experts,
+// The time is linear in the sizes of ids and loads and in the number of experts
 // if the positions of each sample increase. Otherwise positions are sorted
 // first: once if all samples have the same positions, else for each sample.
 void positionInExpert(const program::PositionInExpert &x,

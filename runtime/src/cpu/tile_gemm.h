@@ -1,10 +1,10 @@
 // Small matrix products in packed blocks, the core of gemm and attention.
 // Included only by isa_*.cpp, after vector_math.h.
 //
-// Packed A: panels of `rows` rows, each panel [k][rows]. Packed B: panels of
-// `columns` columns, each [k][columns]. Both are padded with zeros to whole
-// panels, so the register block has no edge cases; C is a dense scratch array
-// that has room for whole panels.
+// A packed A consists of panels of `rows` rows, each stored as [k][rows]; a
+// packed B consists of panels of `columns` columns, each stored as
+// [k][columns]. Both are padded with zeros to whole panels, so the micro-kernel
+// has no edge cases. C is a dense scratch array that has room for whole panels.
 
 template <class T> struct Block {
   static constexpr int lanes = Lanes<T>::count;
@@ -69,7 +69,8 @@ void packB(const S *src, int64_t rowStride, int64_t colStride, int64_t k,
   }
 }
 
-// Packs rows of A that begin at src + at[i]; these offsets may have any order.
+// Packs the rows of A that begin at src + at[i]. The offsets may have any
+// order.
 template <class T, class S>
 void packRowsOfA(const S *src, const int64_t *at, int64_t colStride, int64_t m,
                  int64_t k, T *dst) {
@@ -119,7 +120,8 @@ void packRowsOfB(const S *src, const int64_t *at, int64_t colStride, int64_t k,
   }
 }
 
-// C[rows][columns] (+)= A panel * B panel. All accumulators stay in registers.
+// Computes C[rows][columns] (+)= A panel * B panel. All accumulators stay in
+// registers.
 template <class T>
 inline void microKernel(int64_t k, const T *__restrict a, const T *__restrict b,
                         T *__restrict c, int64_t ldc, bool accumulate) {
@@ -152,7 +154,7 @@ inline void microKernel(int64_t k, const T *__restrict a, const T *__restrict b,
     }
 }
 
-// C[m][n] (+)= packed A * packed B, with room for whole panels in C.
+// Computes C[m][n] (+)= packed A * packed B. C has room for whole panels.
 template <class T>
 void tileGemm(int64_t m, int64_t n, int64_t k, const T *a, const T *b, T *c,
               int64_t ldc, bool accumulate) {

@@ -19,8 +19,8 @@ template <> struct Lanes<double> {
 template <class T> using Vec = typename Lanes<T>::V;
 template <class T> using IVec = typename Lanes<T>::I;
 
-// Broadcasts x as x - 0, which compilers simplify to x. They cannot simplify 0
-// + x, as it changes -0 to 0.
+// Broadcasts x to all lanes. It is written as x - 0, which compilers simplify
+// to x. They cannot simplify 0 + x, because it changes -0 to 0.
 template <class T> inline Vec<T> splat(T x) { return x - Vec<T>{}; }
 template <class T> inline Vec<T> load(const T *p) {
   return *reinterpret_cast<const typename Lanes<T>::U *>(p);
@@ -28,7 +28,7 @@ template <class T> inline Vec<T> load(const T *p) {
 template <class T> inline void store(T *p, Vec<T> x) {
   *reinterpret_cast<typename Lanes<T>::U *>(p) = x;
 }
-// The same from and to bf16.
+// Load and store bf16 values as f32.
 typedef uint16_t Halves __attribute__((vector_size(CLEAVE_VECTOR_BYTES / 2)));
 typedef uint16_t LooseHalves
     __attribute__((vector_size(CLEAVE_VECTOR_BYTES / 2), aligned(2)));
@@ -90,7 +90,8 @@ inline Vec<double> expOf(Vec<double> x) {
   V n = shifted - magic;
   V r = y - n * 6.93147180369123816490e-01;
   r = r - n * 1.90821492927058770002e-10;
-  // 1/13! downwards: the next term is below 2^-55 for |r| <= 0.3466.
+  // The coefficients from 1/13! downwards. The next term is below 2^-55 for |r|
+  // <= 0.3466.
   V p = splat(1.6059043836821613e-10);
   p = p * r + 2.08767569878681e-09;
   p = p * r + 2.505210838544172e-08;
@@ -134,7 +135,7 @@ inline Vec<float> erfOf(Vec<float> x) {
   return x * p / q;
 }
 
-// f64 serves checks, not speed: exactness first.
+// f64 is used in checks, so it is exact and not fast.
 inline Vec<double> erfOf(Vec<double> x) {
   for (int i = 0; i < Lanes<double>::count; ++i)
     x[i] = __builtin_erf(x[i]);

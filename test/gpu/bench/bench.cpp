@@ -1,17 +1,17 @@
 // Times a compiled training program on the device that it was compiled for:
 //
-//     cleave-device-bench FOLDER --vocabulary V [--steps N] [--warmup N] [--lr
-//     X]
-// [--profile N]
+//     cleave-device-bench FOLDER --vocabulary V [--steps N] [--warmup N]
+//                         [--lr X] [--profile N]
 //
-// Weights and batches are computed from seeds (weightAt, tokenAt), so that
-// they need not be copied to the device machine as files; reference.py computes
-// the same values. Prints a line of JSON: the median milliseconds of a step,
-// the bytes planned on the device, and the losses. With --profile, the line
-// also has the time of the commands, summed by kernel family, as means over N
-// more steps whose commands are timed by events. These steps run without CUDA
-// graphs, so the sum is longer than a step. The program must process a step in
-// one microbatch, and tokens must be its only inputs.
+// Weights and batches are computed from seeds (weightAt, tokenAt), so that they
+// need not be copied to the device machine as files; reference.py computes the
+// same values. Prints a line of JSON: the median milliseconds of a step, the
+// bytes planned on the device, and the losses. With --profile, the line also
+// has the time of the commands, summed over commands of the same name
+// (familyOf), as means over N more steps in which each command is timed with
+// CUDA events. These steps run without CUDA graphs, so the sum is longer than a
+// step. The program must process a step in one microbatch, and tokens must be
+// its only inputs.
 
 #include "cleave/runtime.h"
 

@@ -86,7 +86,7 @@ const Sizes commands[] = {
     {"odd sizes", 3, 77, 205, 3, 2, 40, 24, false},
     {"small", 1, 2, 2, 1, 1, 8, 8}};
 
-// Random sizes of attention for which the runtime uses cuDNN.
+// Returns random sizes of attention for which the runtime uses cuDNN.
 Sizes randomSizes(std::mt19937_64 &engine) {
   auto between = [&](int64_t low, int64_t high) {
     return low + int64_t(engine() % uint64_t(high - low + 1));

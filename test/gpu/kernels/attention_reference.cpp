@@ -166,9 +166,9 @@ private:
         out.dV[at(x.dV, b, j, n, 0, f)].add(part, std::abs(part) * spread);
       }
       double ds = x.scale * slopes[j] * weight * (sum - delta);
-      // The slope 1 - tanh^2 is near 0 where tanh is near 1, but its rounding
-      // error is not. So the error is relative to the magnitude without the
-      // slope.
+      // The soft cap's slope 1 - tanh^2 is near 0 where tanh is near 1, but its
+      // rounding error is not. So the allowed error is computed from the
+      // magnitude without the factor of the slope.
       double dsMagnitude = x.scale * weight * magnitude * spread;
       for (int64_t f = 0; f < x.d; ++f) {
         double key = keys[j * x.d + f];

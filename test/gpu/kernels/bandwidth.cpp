@@ -33,7 +33,7 @@ public:
   void measureGrouped();
   void measureAttention(int64_t features);
 
-  double copyRate = 0;    // GB/s of the driver's copy
+  double copyRate = 0;    // GB/s of a device-to-device copy
   double productRate = 0; // TFLOP/s of the largest product
 
 private:
@@ -56,7 +56,9 @@ private:
     return (times[runs / 2 - 1] + times[runs / 2]) / 2;
   }
 
-  // `bytes` counts the bytes that are read and the bytes that are written.
+  // Times a command and prints its bandwidth, also relative to the first
+  // command that was measured. `bytes` counts the bytes that are read and the
+  // bytes that are written.
   void printBandwidth(const char *what, int64_t bytes,
                       const cuda::Enqueue &enqueue) {
     double milliseconds = timeOf(enqueue);
@@ -76,8 +78,8 @@ private:
     return rate;
   }
 
-  // Random numbers in bf16. Zeros would take less power and therefore run
-  // faster.
+  // Returns random numbers in bf16. Zeros would take less power and therefore
+  // run faster.
   DeviceMemory numbers(int64_t count) {
     constexpr int64_t piece = int64_t(1) << 22;
     if (random.empty()) {
@@ -127,8 +129,8 @@ void Bench::measureMemory() {
     printBandwidth(what, 2 * bytes, cuda::makeCopy(kernels, x));
   };
   copy("copy, 1 GiB", 1, {gibibyte}, {1}, {1});
-  // Copies a quarter of the columns of rows of 16 KiB, as the shard of a weight
-  // is cut out.
+  // Copies 4 KiB of each row of 16 KiB, like a copy that cuts a rank's shard
+  // out of a weight.
   copy("copy, strided, 64 Ki rows of 4 KiB", 4, {65536, 1024}, {4096, 4},
        {16384, 4});
   // Transposes [batch, position, head, feature] to [batch, head, position,

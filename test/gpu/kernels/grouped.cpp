@@ -1,5 +1,6 @@
-// Checks products of rows with the matrices that the rows choose, and their
-// outer form, which sums outer products per matrix.
+// Checks grouped matrix products, in which each row is multiplied by the matrix
+// that it chooses, and the products for the gradients of the matrices, which
+// sum outer products for each matrix.
 
 #include "harness.h"
 
@@ -152,7 +153,8 @@ void GroupedCheck::placeOperands() {
 }
 
 void GroupedCheck::fillRows() {
-  // Operand rows that choose no matrix stay NaN.
+  // Operand rows that choose no matrix stay NaN, so that a kernel that reads
+  // them gives wrong results.
   int64_t only = one.below(x.e);
   std::normal_distribution<double> normal;
   forAll(x.rows, [&](const std::vector<int64_t> &index) {

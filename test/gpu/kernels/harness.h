@@ -25,11 +25,13 @@ struct Limit {
 // f64 and f32: the limits allow sums of up to some thousand terms in any order,
 // and functions with a few roundings.
 //
-// bf16: products are exact in f32 and summed in f32; the error comes from
-// rounding results to 8 bits, with a half unit of at most 2^-8, once by the
-// product and once by the operation after it.
+// bf16: products are exact in f32 and summed in f32. The error comes from
+// rounding to bf16, which has 8 significant bits, so that a rounding changes a
+// value by at most 2^-8 of it. There are two roundings: of the product and of
+// the result of the operation after it.
 //
-// TF32 keeps 11 bits of each operand and may truncate the others.
+// TF32 keeps 11 significant bits of each operand and may truncate the other
+// bits.
 //
 // Attention on matrix units rounds weights (in the backward pass, their
 // gradients) to bf16 before they are multiplied. Each of these errors is at

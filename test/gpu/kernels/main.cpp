@@ -6,18 +6,21 @@
 //     cleave-gpu-kernels --bandwidth
 //     cleave-gpu-kernels --ceilings
 //
-// Prints a line for each kernel family: its cases, the largest error relative
-// to its limit (harness.h), and the first case that fails.
+// The cases are divided into families, each with its own generator of random
+// cases, such as copies. Prints a line for each family: its number of cases,
+// the largest error relative to the error limit (harness.h), and the first case
+// that fails.
 //
 // --only: check only families whose names contain TEXT.
 //
 // --small: use sizes that the simulated CUDA library computes in seconds.
 //
-// A failure may leave the device unusable for this process, so a new process
-// (--from) checks the families after it.
+// A failure may leave the device unusable for this process, so the program
+// starts itself again (with --from) to check the families after the one that
+// failed.
 //
-// --ceilings: measure only the driver's copy and one large product, and print
-// a last line in JSON.
+// --ceilings: measure only a device-to-device copy by the driver and one large
+// product, and print a last line in JSON.
 //
 // Exit code 0: all pass; 1: some fail; 2: wrong usage; 3: a device or the
 // runtime failed.
@@ -36,10 +39,10 @@ using namespace cleave::gpu;
 
 namespace {
 struct Options {
-  int64_t cases = 0; // 0: as many as a family has by itself
+  int64_t cases = 0; // 0: the number that each family sets
   int64_t seed = 1;
   std::string only;
-  int64_t from = 0; // the first family, of those that are asked for
+  int64_t from = 0; // the number of the first family to check
   bool isSmall = false;
   std::string measures; // "--bandwidth", "--ceilings"; empty: checks
 };
@@ -113,8 +116,8 @@ bool runFamily(const Family &family, const Options &options,
   }
   std::chrono::duration<double> seconds =
       std::chrono::steady_clock::now() - begin;
-  // A refused case is no fault, because programs use our own kernels for it. It
-  // is a fault if all cases are refused.
+  // A case that cuBLASLt or cuDNN refuses is no fault, because programs use our
+  // own kernels for it. It is a fault if all cases are refused.
   if (refused == cases)
     fault = refusal;
   else if (refused && fault.empty())

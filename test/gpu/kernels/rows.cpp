@@ -24,8 +24,8 @@ Numbers randomIds(Case &one, int64_t rows, int64_t groups) {
   return ids;
 }
 
-// Arrays of 64-bit integers on the device. Arrays without given values begin as
-// -1.
+// Returns an array of 64-bit integers with these values, which upload() copies
+// to the device.
 Array arrayOf(const Numbers &values) {
   Array out(DType::I64, std::ssize(values));
   std::copy(values.begin(), values.end(), out.host<int64_t>());
@@ -140,8 +140,8 @@ void checkPositions(Case &one) {
   for (int64_t i = 0; i < x.b; ++i)
     samples.push_back(one.between(0, x.rows));
 
-  // Sorts the slots by position and top-k index, so that the slots of one
-  // position and one index are adjacent.
+  // Sorts the token-expert pairs by position and by the token's top-k index, so
+  // that pairs with the same position and index are adjacent.
   Numbers want(ids.size());
   for (int64_t b = 0; b < x.b; ++b) {
     auto key = [&](int64_t slot) {

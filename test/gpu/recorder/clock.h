@@ -8,8 +8,8 @@
 
 namespace recorder {
 
-// A vector clock. Each stream has a lane, in which the clock counts the
-// stream's operations.
+// A vector clock. Each stream has one component, called its lane, which counts
+// the stream's operations.
 class Clock {
 public:
   uint64_t at(int lane) const {

@@ -59,8 +59,8 @@ struct Group {
 
   const int size;
   std::vector<Communicator *> members;
-  // Collectives by their number in the communicator; messages by sender,
-  // receiver and number.
+  // The pending calls: collectives by their number in the communicator,
+  // messages by sender and receiver and then by their number.
   std::map<uint64_t, std::shared_ptr<Exchange>> collectives;
   std::map<std::pair<int, int>, std::map<uint64_t, std::shared_ptr<Exchange>>>
       messages;
@@ -85,8 +85,8 @@ struct Communicator {
 };
 
 // Numbers each call within its communicator, so that it is matched with the
-// other members' calls. Returns the meeting in which the members execute these
-// calls together.
+// other members' calls. Returns a Meeting, the part of an operation in which
+// all members execute these calls together.
 std::shared_ptr<Meeting> meet(const std::vector<Call> &calls,
                               const std::shared_ptr<const Who> &who);
 

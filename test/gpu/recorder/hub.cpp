@@ -301,8 +301,8 @@ std::shared_ptr<Line::Reply> Line::offer(Notice notice, const std::string &text,
   return reply;
 }
 
-// Runs on a thread of its own, so that nothing is sent while the recorder's
-// lock is held.
+// Sends the queued messages to the hub. It runs on a thread of its own, so that
+// nothing is sent while the recorder's lock is held.
 void Line::write() {
   while (true) {
     std::unique_lock lock(mutex);

@@ -34,7 +34,7 @@ struct Function {
 
 struct Module {
   int device = 0;
-  void *kernels = nullptr; // a library of forms for CPUs
+  void *kernels = nullptr; // a library with the kernels for CPUs
   std::map<std::string, KernelImage> images;
   std::map<std::string, std::unique_ptr<Function>> functions;
 };

@@ -15,8 +15,9 @@ constexpr unsigned char slackByte = 0xb5;
 constexpr unsigned char freshByte = 0xff;
 } // namespace
 
-// Layout of the mapping: [page without access][page of slack][data][at least
-// one page of slack][page without access]
+// Layout of the mapping: [page without access] [page of guard bytes] [data] [at
+// least one page of guard bytes] [page without access]. The code calls the
+// guard bytes slack.
 Allocation::Allocation(int64_t bytes, int device, int number)
     : bytes(bytes), device(device), number(number) {
   int64_t rounded = (bytes + page - 1) / page * page;

@@ -14,7 +14,8 @@
 
 namespace recorder {
 
-// A recorded access to memory, with its time.
+// A recorded access to memory. It happened when component `lane` of the vector
+// clocks had the value `tick`.
 struct Epoch {
   int lane = -1;
   uint64_t tick = 0;
@@ -27,15 +28,15 @@ struct Epoch {
 
 class Allocation {
 public:
-  // Allocates memory of a device, or of the host if device < 0. The slack
-  // around the data holds a pattern, and the pages around the slack must not be
-  // accessed.
+  // Allocates memory of a device, or of the host if device < 0. The guard bytes
+  // around the data (the slack) hold a pattern, and the pages around the guard
+  // bytes must not be accessed.
   Allocation(int64_t bytes, int device, int number);
   ~Allocation();
   Allocation(const Allocation &) = delete;
 
-  // Returns the offset from `data` of the first byte of the slack that was
-  // overwritten, or 0 if there is none.
+  // Returns the offset from `data` of the first guard byte that was
+  // overwritten, or 0 if all guard bytes are intact.
   int64_t findOverrun() const;
   void repairSlack();
 
@@ -43,8 +44,8 @@ public:
   // with it, or NULL.
   const Epoch *enter(int64_t begin, int64_t end, bool written,
                      const Epoch &mine, const Clock &clock);
-  // Returns an access that does not happen before the clock, or NULL if all
-  // accesses do.
+  // Returns an access that is not ordered before the clock (happens-before), or
+  // NULL if all accesses are.
   const Epoch *findAfter(const Clock &clock) const;
 
   std::string name() const;
@@ -74,7 +75,7 @@ public:
   // Returns the allocation that contains the address or ends at it, or NULL.
   Allocation *find(const void *at) const;
   int64_t used(int device) const;
-  // "allocation 3 + 512", for messages.
+  // Describes an address in messages: "allocation 3 + 512".
   std::string place(const void *at) const;
 
   std::map<const char *, std::unique_ptr<Allocation>> all;

@@ -85,7 +85,8 @@ template <class T> T slope(T x) {
          T(0.5) * x * (1 - t * t) * root * (1 + T(0.134145) * x * x);
 }
 
-// The gradient of a bias has the type of D.
+// Computes the gradient of a bias by summing operand A or B. It has the type of
+// D.
 template <class T> void sumOperand(const Product &p) {
   bool isA = p.sumsA();
   const Layout &layout = isA ? p.a : p.b;
@@ -188,8 +189,8 @@ const char *Product::findFault() const {
   bool isGradient = epilogue == slopeOfGelu || sumsA() || sumsB();
   if (!isForward && !isGradient)
     return "the recorder has no such epilogue";
-  // If the variable is set, behaves as if cuBLASLt had no algorithm for these
-  // epilogues.
+  // With CLEAVE_RECORDER_REFUSES_GRADIENTS, behaves as if cuBLASLt had no
+  // algorithm for the epilogues that compute gradients.
   if (isGradient && std::getenv("CLEAVE_RECORDER_REFUSES_GRADIENTS"))
     return "no algorithm has an epilogue of gradients";
   if (sumsA() || sumsB()) {

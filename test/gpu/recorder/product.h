@@ -45,8 +45,8 @@ struct Product {
 
   int64_t depth() const { return int64_t(transposeA ? a.rows : a.columns); }
   bool has(int32_t part) const { return epilogue & part; }
-  // The epilogue also computes the gradient of a bias: the sums of A's rows or
-  // of B's columns.
+  // Return whether the epilogue also computes the gradient of a bias, that is,
+  // the sums of A's rows or of B's columns.
   bool sumsA() const { return epilogue == CUBLASLT_EPILOGUE_BGRADA; }
   bool sumsB() const { return epilogue == CUBLASLT_EPILOGUE_BGRADB; }
 

@@ -23,7 +23,8 @@ namespace recorder {
 
 struct Capture;
 
-// A recorded event. Operations that wait for the event happen after its clock.
+// A recorded event. An operation that waits for the event happens after
+// everything in the event's clock.
 struct Signal {
   bool isDone = false;
   Clock clock;

@@ -2,11 +2,11 @@
 //
 //     replay [--local|--nccl] [--most RANKS] FOLDER [ROW]...
 //
-// Rows are folders in FOLDER; by default, all of them are repeated. Ranks
-// share devices (--local) or have one device each (--nccl); the default depends
-// on the number of devices. --most skips rows with more ranks. A failure may
-// leave the device unusable for this process, so a new process repeats the rows
-// after it.
+// A row is a folder in FOLDER with one recorded check; by default, all rows are
+// repeated. Ranks share devices (--local) or have one device each (--nccl); the
+// default depends on the number of devices. --most skips rows with more ranks.
+// A failure may leave the device unusable for this process, so a new process
+// repeats the rows after the one that failed.
 //
 // Every program runs and is compared as `cleave check` compares it: sharded
 // with unsharded in f64 and in the training precision, and all f64 results with

@@ -53,7 +53,8 @@ TEST(AttentionDropout, EveryHeadOfEverySampleHasItsOwnKey) {
   auto func = module->lookupSymbol<func::FuncOp>("loss_train");
   ASSERT_TRUE(func);
 
-  // A function that computes the dropout keys from sample ids, seed and step.
+  // Changes the function so that it returns the dropout keys, which it computes
+  // from sample ids, seed and step.
   SmallVector<Value> keys;
   SmallVector<Type> types;
   func.walk([&](nn::AttentionOp op) {

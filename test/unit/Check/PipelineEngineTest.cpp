@@ -1,5 +1,6 @@
-// The interpreted pipeline: values sent between stages, accumulated gradients,
-// and errors if there are too few slots.
+// Tests the interpreter of pipelines: values sent between stages, accumulated
+// gradients, wrong results if the memory slot of a microbatch is reused too
+// early, and stages that do not fit together.
 
 #include "cleave/Check/Engine.h"
 #include "cleave/Dialect/Dist/IR/Dist.h"
@@ -178,7 +179,7 @@ TEST_F(PipelineEngineTest, ASlotThatIsReusedTooEarlyShows) {
   EXPECT_NE(get("gradient w"), right);
 }
 
-// A message is received into a slot that an action still reads.
+// A message is received into a memory slot that an action still reads.
 TEST_F(PipelineEngineTest, APlaceOfAReceiveIsPoisoned) {
   ASSERT_TRUE(run({{"TABLE", allForward}, {"READ_X", "B"}, {"READ_Y", "F"}}));
   EXPECT_EQ(get("loss loss"), std::vector<double>({12, 27}));

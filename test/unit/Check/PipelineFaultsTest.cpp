@@ -1,5 +1,5 @@
 // The verification of a pipeline's command lists detects each fault that
-// `check` injects into them.
+// `cleave check` injects into them.
 
 #include "../PipelineSchedule/StepProgram.h"
 #include "cleave/Check/Faults.h"
@@ -13,8 +13,9 @@ using pipeline::test::StepProgram;
 
 namespace {
 
-/// Expects that one of the rules reports the fault first, wherever in the
-/// command lists the fault is injected.
+/// Injects the fault at every possible position in the command lists, one at a
+/// time, and expects that the first error is from one of these rules of the
+/// verification.
 void expectFound(const std::string &fault,
                  const std::vector<std::string> &rules) {
   int64_t places = 0;

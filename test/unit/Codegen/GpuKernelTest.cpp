@@ -23,8 +23,8 @@ using namespace cleave::test;
 
 namespace {
 
-/// Numbers of rows and columns: short and long, multiples of the vector width
-/// and not.
+/// The sizes of a test kernel's tensors. The tests use short and long rows, and
+/// rows with and without a multiple of the vector width.
 struct Sizes {
   int64_t a, b, c;
 };

@@ -1,6 +1,6 @@
-// Compiles a kernel, runs it on random data, and compares the results with
-// those of the reference interpreter. Also interprets the kernel as a GPU
-// kernel and compares.
+// Compiles a kernel for the CPU, runs it on random data, and compares the
+// results with those of the reference interpreter. Also runs the kernel in the
+// interpreter of GPU kernels and compares these results.
 
 #ifndef CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
 #define CLEAVE_TEST_UNIT_CODEGEN_HARNESS_H
@@ -18,7 +18,7 @@
 
 namespace cleave::test {
 
-/// A context with all dialects and interface models.
+/// Returns a context with all dialects and interface models.
 mlir::MLIRContext &context();
 
 struct RunOptions {

@@ -24,8 +24,8 @@ std::string unaryKernel(const std::string &op, const std::string &type) {
          " %x : " + tensor + "\n  return %r : " + tensor + "\n}";
 }
 
-/// Samples of [low, high], evenly spaced or spaced by magnitude, and special
-/// values.
+/// Returns samples in [low, high]: special values, then evenly spaced values,
+/// then values with evenly spaced exponents.
 Tensor samples(RankedTensorType type, double low, double high) {
   Tensor x(type);
   const double special[] = {0.0,       -0.0,   1.0,   -1.0,  INFINITY,

@@ -59,7 +59,8 @@ TEST(RowKernel, RmsNormAndGrad) {
 }
 
 TEST(RowKernel, SquareInputHasUnambiguousRows) {
-  // Rows, columns and features all have the same size.
+  // All dimensions have the same size, so sizes cannot tell which dimension is
+  // the row.
   checkKernel(R"(
     func.func @k(%x: tensor<6x6xf32>, %g: tensor<6xf32>, %b: tensor<6xf32>) -> (tensor<6x6xf32>, tensor<6xf32>) {
       %r, %mean, %rstd = nn.layer_norm %x, %g, %b epsilon = 1.0e-5

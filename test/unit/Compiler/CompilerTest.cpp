@@ -63,7 +63,8 @@ protected:
     folder.write("large.mlir", classifier(16));
   }
 
-  /// The bytes of program.bin and kernels.so, or an error message.
+  /// Compiles a model. Returns the bytes of program.bin and kernels.so, or
+  /// "failed: " and the error messages.
   std::string compiled(const std::string &model, const Job &setup,
                        const std::string &output) {
     MLIRContext context;

@@ -21,7 +21,7 @@ ConfigResult<LoadedConfig> load(const std::string &text,
   return loadConfigText(text, "parallel.toml", overrides);
 }
 
-// The error message, or an empty string if loading succeeds.
+// Returns the error message; fails the test and returns "" if loading succeeds.
 std::string errorOf(const std::string &text,
                     std::vector<std::string> sets = {}) {
   auto loaded = load(text, std::move(sets));

@@ -75,8 +75,8 @@ inline std::vector<int64_t> denseStrides(const std::vector<int64_t> &dims,
   return strides;
 }
 
-// Strides of [dims...] with gaps and with the dimensions in a random order in
-// memory.
+// Returns strides of [dims...] with gaps and with the dimensions in a random
+// order in memory.
 inline std::vector<int64_t> randomStrides(std::mt19937 &engine,
                                           const std::vector<int64_t> &dims,
                                           int64_t &count) {

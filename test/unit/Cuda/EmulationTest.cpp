@@ -62,7 +62,8 @@ template <Mistake mistake> using Of = std::integral_constant<Mistake, mistake>;
 template <Mistake mistake> void multiplyOnce(const uint16_t *in) {
   unsigned char *memory = emulation::dynamicShared() + 1024 - 128;
   float *out = reinterpret_cast<float *>(const_cast<uint16_t *>(in));
-  // Operands of 16 and 64 pieces, all units alike.
+  // Fills both operands in shared memory (16 KiB and 64 KiB) with copies of the
+  // same 16 bytes.
   for (int i = int(threadIdx.x); i < 80 * 64; i += 128)
     device::copyUnit(memory + 16 * i + (mistake == Unaligned ? 8 : 0), in,
                      true);
@@ -170,7 +171,9 @@ TEST(Emulation, FindsWhatIsNotWaitedFor) {
     for (int i = 0; i < 128; ++i) {
       float got;
       std::memcpy(&got, numbers.data() + 16 + 2 * i, 4);
-      // Element (.., 8 + 2 t + 1): of column 8 j + 2 t + i.
+      // Thread i has stored the element in column 8 + 2 t + 1 of the product,
+      // where t is i % 4. This column of the right operand has only the number
+      // 2 t + 2. The numbers in a row of the left operand have the sum 72.
       if (got != 72 * float(2 * (i % 4) + 2))
         return false;
     }

@@ -128,7 +128,8 @@ TEST_F(RecorderDeathTest, TellsWhatItHasSeen) {
     EXPECT_NE(last.find(part), std::string::npos) << last;
 }
 
-// Settings for tests of bad input.
+// The settings of the recorder simulate an old driver, a machine without a
+// device, and a small device, for tests of error messages.
 TEST_F(RecorderDeathTest, DevicesAreAsTheSettingsSay) {
   EXPECT_EXIT(
       {

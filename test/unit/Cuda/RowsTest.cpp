@@ -70,7 +70,8 @@ void expectPlans(PlanRows plan, int64_t outside) {
     int64_t to = ids[row] < 0 ? plan.ranks : ids[row] / plan.tile;
     if (to >= plan.ranks)
       continue;
-    // Finds the first round in which the target rank has a free place.
+    // Finds the first all-to-all (round) in which the target rank has room for
+    // another row.
     int64_t round = 0;
     while (want.counts[to * plan.rounds + round] == plan.places)
       ++round;

@@ -57,8 +57,8 @@ protected:
     return succeeded(module) ? std::move(*module) : nullptr;
   }
 
-  /// Reads the bytes of the weight at the place that nn.data states. They are
-  /// in the order of the argument's elements.
+  /// Reads the weight from the file at the offset that nn.data states. Its
+  /// bytes are in the order of the argument's elements.
   Tensor weight(func::FuncOp function, unsigned index) {
     Tensor tensor(cast<RankedTensorType>(function.getArgumentTypes()[index]));
     nn::DataAttr data = nn::dataOf(function.getArgAttrDict(index));

@@ -8,8 +8,8 @@
 
 namespace {
 
-// The table has one row per operator and opset. With two such rows, the sort
-// order would decide which of them is used.
+// The table has one row per operator and opset. If two rows had the same
+// operator and opset, the sort order would decide which of them is used.
 TEST(OpTable, OneRowForEachOperatorAndOpset) {
   const std::vector<cleave::OnnxOp> &rows = cleave::onnxOps();
   for (size_t i = 0; i < rows.size(); ++i)

@@ -153,8 +153,7 @@ SmallVector<MoveCost, 1> Exhaustive::between(const Layout &from,
     exchange(axes | summed | unused, 2);
   }
   // The dimension that loses axes at the end of its axis list (`shrunk`), the
-  // dimension that gains axes there
-  // (`grown`), and the number of other changes.
+  // dimension that gains axes there (`grown`), and the number of other changes.
   int shrunk = -1, grown = -1, others = 0;
   Axes lost, won;
   for (size_t dim = 0; dim < shape.size(); ++dim) {

@@ -1,7 +1,7 @@
 // Executes the moves of a reshard on tiles of numbers, on all ranks at once,
-// and counts what each rank sends and receives. Independent of the interpreter:
-// the simulator works on moves, not on operations. For exchanges it uses the
-// boxes that the runtime computes.
+// and counts what each rank sends and receives. It is independent of the
+// interpreter: the simulator works on moves, not on operations. For exchanges
+// it uses the boxes (rectangular ranges of elements) that the runtime computes.
 #ifndef CLEAVE_TEST_UNIT_PARTITION_RESHARDSIMULATOR_H
 #define CLEAVE_TEST_UNIT_PARTITION_RESHARDSIMULATOR_H
 

@@ -245,7 +245,8 @@ public:
       double received = 0;
       for (double one : simulator.received)
         received += one;
-      // A plan below the floor would mean that the floor is wrong.
+      // A plan that receives less than the lower bound (floor) would mean that
+      // the bound is wrong.
       if (received < floor - 1e-6)
         ADD_FAILURE() << "received " << received << ", less than the floor of "
                       << floor << ": " << describe(from, to, moves);
@@ -345,7 +346,7 @@ struct Groups {
   }
 };
 
-/// Runs every `stride`-th canonical pair.
+/// Runs every `stride`-th pair of layouts; see canonical().
 void allPairs(size_t stride, bool full) {
   TestContext test;
   std::mt19937 random(1);

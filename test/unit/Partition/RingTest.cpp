@@ -306,8 +306,9 @@ TEST(Ring, SplitsKeysAlone) {
   EXPECT_GT(split, 120);
 }
 
-/// The bytes of tiles that move around the ring: K and V in the forward pass;
-/// K, V and their cotangents in the backward pass.
+/// A ring sends as many bytes as a gather of K and V would. The tiles that move
+/// around the ring are K and V in the forward pass, and K, V and their
+/// cotangents in the backward pass.
 TEST(Ring, SendsWhatGatheringSends) {
   TestContext test;
   for (int64_t ranks : {2, 3, 4, 8}) {

@@ -1,8 +1,7 @@
 // Compares a whole training step of a small decoder on a mesh with the same
 // step on one device, in double. The axes of the meshes divide none of the
 // sizes. The gradients that @loss_grad returns on the ranks are passed
-// unchanged to
-// @update.
+// unchanged to @update.
 
 #include "Context.h"
 
@@ -100,7 +99,7 @@ void registerPasses() {
   (void)registered;
 }
 
-/// A random value for an argument.
+/// Returns a random value for an argument.
 Tensor drawTensor(const Port &port, std::mt19937_64 &random) {
   auto [role, name] = keyOf(port);
   Tensor tensor(cast<RankedTensorType>(port.type()));
@@ -134,7 +133,8 @@ protected:
   OwningOpRef<ModuleOp> global, local;
   MeshAttr mesh;
   std::mt19937_64 random{7};
-  // Results that one function returns and the next function takes as arguments.
+  // The results that one function returns and the next function takes as
+  // arguments: whole tensors on one device, and tiles on the ranks.
   Named whole;
   NamedTiles tiles;
 };

@@ -134,8 +134,9 @@ TEST_F(Zigzag, ComputesTheSame) {
                              {29, 2},
                              {40, 5},
                              {64, 4}}) {
-    // The expected number of gathers is a sum: the gathers from tables of the
-    // model itself, the gathers of arguments, and the gathers of results.
+    // The expected number of gathers is the sum of three numbers: gathers from
+    // tables of the model itself, gathers of arguments, gathers of results. The
+    // second model has no table.
     computesTheSame(kModel, size, ranks, 1 + 3 + 2);
     computesTheSame(kCapacity, size, ranks, 2 + 2);
   }

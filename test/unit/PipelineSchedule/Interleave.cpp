@@ -1,8 +1,8 @@
 // Explores all interleavings of the ranks. A state is the position of each rank
-// in its list. These positions determine everything else, because the n-th send
-// of a channel matches its n-th receive, and the n-th collectives of a group's
-// members match. From each state, every rank that can proceed takes its next
-// step, until all states have been visited.
+// in its list of actions. These positions determine everything else, because
+// the n-th send of a channel matches its n-th receive, and the n-th collectives
+// of a group's members match. From each state, every rank that can proceed
+// takes its next step, until all states have been visited.
 //
 // Transports are modelled at their worst: a send completes only when the
 // receiver is at its Wait, a receive when the send has started, and a
@@ -53,7 +53,8 @@ struct Lists {
               " " + why;
   }
 
-  // Returns the rank that runs F of a stage in the same pipeline.
+  // Returns the rank that runs the forward pass (F) of stage `stage` for
+  // microbatch `m`, in the same copy of the pipeline as `rank`.
   int owner(int rank, int stage, int m) const {
     for (size_t r = 0; r < lists.size(); ++r)
       if (program.ranks[r].replica == program.ranks[rank].replica)

@@ -1,6 +1,6 @@
 // Runs a program in every possible interleaving of its ranks, as an oracle for
-// the verifier that shares no code with the verifier. Only for few ranks and
-// short lists.
+// the verifier that shares no code with the verifier. The number of
+// interleavings limits it to few ranks and short action lists.
 
 #ifndef CLEAVE_TEST_UNIT_PIPELINE_INTERLEAVE_H
 #define CLEAVE_TEST_UNIT_PIPELINE_INTERLEAVE_H

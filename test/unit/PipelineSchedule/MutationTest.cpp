@@ -120,7 +120,8 @@ public:
   }
 
 private:
-  // Makes a start blocking and removes its wait.
+  // Replaces the Start of a transfer by a blocking transfer, and removes its
+  // Wait.
   void block(std::vector<Item> &items, size_t place) {
     if (items[place].action.phase != Phase::Start ||
         items[place].isCollective())

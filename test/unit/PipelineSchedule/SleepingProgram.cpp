@@ -128,8 +128,8 @@ private:
 
   // Returns the index of the program::Action that performs the forward or
   // backward pass `action` of a stage, with the input `in` and the output
-  // `out`. The list of the rank calls it for each microbatch. Creates it if
-  // necessary.
+  // `out`. Creates it if it does not exist yet. The commands of the rank call
+  // it for each microbatch.
   uint32_t actionFor(const Action &action, BufferRef in, BufferRef out) {
     std::string name = "." + std::string(spelling(action.kind)) +
                        std::to_string(action.stage) + "." +
@@ -173,7 +173,8 @@ private:
     return arena;
   }
 
-  // An all-reduce of one number over all ranks, as for the norm of gradients.
+  // Returns an all-reduce of one number over all ranks, like that of the
+  // gradient norm in a training step.
   program::Command addUp() {
     program::Collective all;
     all.dtype = program::DType::F64;
@@ -196,8 +197,8 @@ private:
     int step = 0;
     for (const LoweredAction &lowered : table.actions[rank]) {
       const Action &action = lowered.action;
-      // The all-reduce comes after the last Start of a step and before the next
-      // step waits for anything.
+      // The all-reduce between two steps comes after the last Start of the
+      // first step, and before the second step waits for anything.
       if (options.stepOfNorm > 0 && lowered.phase != Phase::Start)
         for (; step < action.microbatch / options.stepOfNorm; ++step)
           run.commands.push_back(addUp());

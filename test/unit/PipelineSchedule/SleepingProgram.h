@@ -13,17 +13,19 @@
 
 namespace cleave::test {
 
-// Action "run" executes the lowered table; each rank executes its own list.
-// Forward passes and input gradients check that their input is the previous
-// stage's output of the same microbatch. Buffers: "times" (seconds of every
-// stage and kind, in the order F, I, W, B), "ids" (0, 1, ... for all
-// microbatches), and "errors".
+// The action "run" executes the table: each rank executes its own list of
+// actions. Forward passes and input gradients check that their input is the
+// previous stage's output of the same microbatch. The program has the buffers
+// "times" (seconds of every stage and kind, in the order F, I, W, B), "ids" (0,
+// 1, ... for all microbatches), and "errors".
 struct SleepingOptions {
-  // If above 0, the number of microbatches in a step. Between steps all ranks
-  // all-reduce "norm", so no rank continues before all ranks have arrived.
+  // If above 0, the number of microbatches in a step. Then all ranks all-reduce
+  // one number between steps, like the gradient norm of a training step, so
+  // that no rank begins the next step before all ranks have arrived. If 0,
+  // there is no such all-reduce.
   int stepOfNorm = 0;
-  // Sleeps for "delay", a number of seconds, before every Start and Wait of a
-  // transfer.
+  // Whether each rank sleeps before every Start and Wait of a transfer. The
+  // buffer "delay" has the number of seconds.
   bool delays = false;
   int64_t messageBytes = 64; // a multiple of 64
 };

@@ -1,7 +1,7 @@
 // Runs many programs of all schedules with random delays in computation, sends
 // and receives. Every value must arrive at the right action, and no rank may
 // hang. Nothing is timed except by the watchdog, whose message names the
-// waiting rank's position in its list.
+// position of the waiting rank in its list of actions.
 
 #include "../TriesAll.h"
 #include "SleepingProgram.h"
@@ -100,7 +100,8 @@ TEST_P(Stress, RandomDelaysNeverHang) {
     LowerOptions lowering;
     lowering.lookahead = among(0, 4);
     lowering.spareSends = among(0, 3);
-    // Message sizes above and below the size that is copied eagerly.
+    // Some messages are small enough to be sent eagerly (before the receiver
+    // has asked for them), others are larger.
     int64_t bytes = 64 << among(0, 12);
     int steps = among(1, 4);
     Table table = repeated(*one, steps);
@@ -132,8 +133,9 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Stress, testing::ValuesIn(schedules()),
                            return name;
                          });
 
-// Checks that the previous tests can fail: a list without one of its sends is
-// aborted, and the message names the waiting rank, its position, and its peer.
+// Checks that the previous tests can fail: if one send is missing in a rank's
+// list of actions, the run is aborted, and the message names the rank that
+// waits, its position in its list, and its peer.
 TEST(Stress, AMissingSendIsFound) {
   Result<Table> table = generate({"1f1b", 3, 0, 4});
   ASSERT_TRUE(bool(table));

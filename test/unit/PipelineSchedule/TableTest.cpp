@@ -292,7 +292,8 @@ TEST(Replay, WaitsForMessages) {
   EXPECT_EQ(same.rank[1].messages, 1);
   EXPECT_EQ(same.rank[1].waits, 0.5);
   EXPECT_EQ(same.rank[0].makespanIdle, 4);
-  // Transfer times by boundary and direction.
+  // Here the time of a transfer depends on the stage boundary and on the
+  // direction.
   times.fromBefore = {0, 0.25};
   times.fromEnd = {0.75, 0};
   Replay own = *replay(table, times);

@@ -167,7 +167,8 @@ TEST(Allocation, PoolBehavesLikeMalloc) {
 #ifdef CLEAVE_NO_POOL
   GTEST_SKIP() << "the sanitizer has its own allocator";
 #endif
-  // Assertions may allocate memory, so the scope only collects the results.
+  // Assertions may allocate memory, so only the results are collected while
+  // `step` exists, and they are checked afterwards.
   bool aligned = true, kept = true, zeroed = true;
   void *crossing = nullptr;
   void *before = malloc(100);

@@ -76,7 +76,8 @@ TEST(Attention, ComputesTheBlocksThatAreSeen) {
     all += sum;
   }
   EXPECT_LE(high / low, 1.02);
-  // Together, the ranks compute half of all pairs, and the diagonal.
+  // Together, the ranks compute half of all pairs of a query and a key, and the
+  // blocks on the diagonal.
   EXPECT_NEAR(all / (16 * 48 * 24), 0.5, 0.01);
 }
 

@@ -83,7 +83,8 @@ TEST(CommThread, SlowLinksCarryOneMessageAtATime) {
   EXPECT_GE(secondsSince(begin), 2 * 3 * 2 * options.linkLatency);
 }
 
-// Rank 1 completes an all-reduce that rank 0 has only started.
+// Rank 0 starts an all-reduce and does not wait for it until rank 1 has
+// completed it. So the communication thread of rank 0 must do its part.
 TEST(CommThread, ComputesWhileItCommunicates) {
   std::atomic<bool> started = false, done = false;
   auto thrown = onTwoRanks({}, [&](int rank, Endpoint &endpoint) {

@@ -27,7 +27,7 @@ std::vector<T> randomVector(int64_t count, uint32_t seed, double scale = 1.0) {
   return values;
 }
 
-// max|a - b| / max|b|
+// Returns max|a - b| / max|b|.
 template <class A, class B>
 double relativeError(const std::vector<A> &a, const std::vector<B> &b) {
   EXPECT_EQ(a.size(), b.size());

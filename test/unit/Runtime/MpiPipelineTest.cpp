@@ -37,7 +37,8 @@ TEST(MpiPipeline, OneForwardOneBackward) {
       ASSERT_NE(session, nullptr);
       for (int step = 0; step < 4; ++step)
         checkPipelineStep(session, shape, reference, step == 0);
-      // Rank 2 belongs to a rank class that has no rank in this process.
+      // Rank 2 is in another process, and runs other commands than any rank of
+      // this process (it is of another rank class).
       if (shape.stages == 4) {
         cleave_memory memory;
         ASSERT_EQ(cleave_session_memory(session, 2, &memory), CLEAVE_OK);

@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
         // Sends each message in many pieces.
         [] { return std::unique_ptr<Cluster>(new MpiCluster(1000)); }));
 
-// Prints only failures in processes other than the first one.
+// In all processes except the first one, prints only failures.
 class FailurePrinter : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult &result) override {
     if (result.failed())

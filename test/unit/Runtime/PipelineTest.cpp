@@ -62,8 +62,8 @@ TEST(Pipeline, CountsTraffic) {
   }
 }
 
-// The replicas of a tensor are compared also if their ranks are in different
-// classes, as the tied weight of the first and the last stage.
+// The replicas of a tensor are compared even if their ranks run different
+// commands. An example is the tied weight of the first and the last stage.
 TEST(Pipeline, TiedGradientsThatWereNotSummedDiffer) {
   PipelineShape shape{3, 2, 2, /*reducesTied=*/false};
   PipelineReference reference(shape);
@@ -105,9 +105,9 @@ TEST(Pipeline, ActionsOfSomeClasses) {
   EXPECT_EQ(cleave_session_run(session.get, "load.3"), CLEAVE_BAD_ARGUMENT);
 }
 
-// A program with two rank classes of two ranks each. The buffer "tied" is in
-// both classes with different shardings; other buffers are on all ranks, or in
-// one class only.
+// A program with two rank classes (groups of ranks that run identical commands)
+// of two ranks each. The buffer "tied" is in both classes with different
+// shardings; other buffers are on all ranks, or in one class only.
 Program programOfTwoClasses() {
   Program p;
   p.mesh = {{"pipeline", 2, ""}, {"tensor", 2, ""}};
@@ -273,7 +273,8 @@ TEST(Pipeline, TheWatchdogNamesWhoIsSilent) {
   for (Action &action : p.actions) {
     if (action.name != "loss_grad")
       continue;
-    // Moves the first message that a rank receives to the front of its list.
+    // Moves the first message that a rank receives to the front of the rank's
+    // list of commands.
     for (size_t i = 0; i < action.commands.size(); ++i)
       if (auto *found = std::get_if<Collective>(&action.commands[i].op);
           found && found->kind == CollectiveKind::SendRecv &&

@@ -73,7 +73,7 @@ TEST_P(Conformance, MessagesMeetInTheOrderOfTheirStarts) {
 // receive.
 TEST_P(Conformance, BothDirectionsAtOnce) {
   constexpr int ranks = 4;
-  constexpr int64_t count = 300000; // more than goes without being expected
+  constexpr int64_t count = 300000; // too many to be sent eagerly
   run(ranks, [&](int rank, Endpoint &endpoint, Counters &) {
     int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
     std::vector<float> own, fromLeft(count), fromRight(count);

@@ -446,7 +446,8 @@ TEST_P(Conformance, TimeoutNamesTheMissing) {
   EXPECT_NE(message.find("missing ranks: 1"), std::string::npos) << message;
 }
 
-// The ranks run programs that disagree.
+// The ranks of a group call different collectives, as if their programs
+// disagreed.
 TEST_P(Conformance, DifferentCollectivesDoNotMeet) {
   cluster->run(
       2, 20,

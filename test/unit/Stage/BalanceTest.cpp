@@ -1,4 +1,5 @@
-// Compares how a sequence of items is cut into stages with all possible cuts.
+// Tests how a sequence of items is cut into stages: compares the chosen cut
+// with all possible cuts.
 
 #include "BalanceStages.h"
 
@@ -99,7 +100,7 @@ TEST(Balance, IsBestOfAllCuts) {
       EXPECT_NEAR(found.slowest, best.slowest, 1e-6);
       EXPECT_NEAR(cuts.slowest, found.slowest, 1e-9);
     }
-    // Tries one stage more than the items allow.
+    // Tries one stage more than there can be.
     bool any = false;
     if (points >= 0)
       forEachCut(line, points + 2,

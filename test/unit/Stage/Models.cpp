@@ -66,7 +66,8 @@ std::string outputAttrs(const std::string &name) {
 
 constexpr const char *kStream = "2x4x8xf64";
 
-/// Layer normalization of an activation of shape [2, 4, 8].
+/// Appends the layer normalization of an activation of shape [2, 4, 8] and
+/// returns the name of its result.
 std::string norm(Text &t, const std::string &x, const std::string &name) {
   std::string gain = t.parameter(name + ".gain", "8xf64"),
               bias = t.parameter(name + ".bias", "8xf64");
@@ -83,7 +84,8 @@ std::string add(Text &t, const std::string &a, const std::string &b) {
   return t.op("arith.addf " + a + ", " + b + " : tensor<2x4x8xf64>");
 }
 
-/// Computes x + attention(x), with keys and values computed from `source`.
+/// Appends x + attention(x), with keys and values computed from `source`, and
+/// returns the name of the sum.
 std::string attend(Text &t, const std::string &x, const std::string &source,
                    const std::string &name, bool causal) {
   std::string q = t.op("nn.einsum \"bsh,hngd->bsngd\" " + x + ", " +
@@ -127,8 +129,9 @@ std::string embed(Text &t, const std::string &table,
               "tensor<2x4x8xf64>");
 }
 
-/// Computes logits with the embedding table. @forward returns the logits, @loss
-/// compares them with labels.
+/// Appends the logits (the product with the embedding table). Returns the text
+/// of two functions: @forward returns the logits, @loss compares them with
+/// labels.
 std::string finish(Text &t, const std::string &x, const std::string &table) {
   std::string logits = t.op("nn.einsum \"bsh,vh->bsv\" " + x + ", " + table +
                             " : tensor<2x4x8xf64>, tensor<11x8xf64> -> "

@@ -263,7 +263,7 @@ protected:
     return uses;
   }
 
-  /// The uses that accesses() reports for the command.
+  /// Returns how a command uses memory according to accesses().
   Uses usesOf(const program::Program &program,
               const program::Command &command) {
     Uses uses;

@@ -141,7 +141,8 @@ TEST_F(EmitTest, WhatKernelsTakeForGrantedIsVerified) {
 // Kernels run in memory of the recorded sizes
 //===----------------------------------------------------------------------===//
 
-/// Memory in which floats are finite and integers are valid indices.
+/// Returns `bytes` bytes for an argument of a kernel: floats are 1.5, and
+/// integers are 0, which is a valid index.
 std::vector<char> filled(Type type, int64_t bytes) {
   std::vector<char> memory(bytes);
   Type element = cast<RankedTensorType>(type).getElementType();

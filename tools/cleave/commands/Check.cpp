@@ -361,7 +361,7 @@ int CheckCommand::run() const {
 
   mlir::MLIRContext context;
   compiler::loadDialects(context);
-  // May fail, so this comes before the work.
+  // chooseTransport() may fail, so it is called before the model is compiled.
   std::string transport = chooseTransport(config.target.transport, mesh.ranks(),
                                           config.target.kind);
   Diagnostics diagnostics(context);

@@ -62,7 +62,8 @@ static void writeFolder(const std::string &model, const Config &config,
 static void writeExecutable(const std::string &model, const Config &config,
                             const Mesh &mesh, const std::string &output) {
   checkOutputPath(output);
-  // An empty file is what mktemp leaves.
+  // An existing file is replaced if it is empty, because mktemp creates an
+  // empty file, or if it is an earlier executable of cleave.
   if (std::error_code error;
       std::filesystem::exists(output, error) &&
       !(std::filesystem::is_regular_file(output, error) &&

@@ -59,7 +59,7 @@ Target targetOf(const CLI::App &app) {
     for (const std::string &name : option->get_lnames())
       flag.names.push_back("--" + name);
     if (flag.names.empty() || option->get_group().empty())
-      continue; // what has a place, or is not shown
+      continue; // positional, or hidden
     flag.help = firstLine(option->get_description());
     flag.takesValue = option->get_expected_min() > 0;
     flag.values = wordsOf(option->get_type_name());
@@ -79,7 +79,7 @@ std::string joined(const std::vector<std::string> &words,
   return text;
 }
 
-// In single quotes, for a shell.
+// Returns the text in single quotes, as a shell needs it.
 std::string quoted(const std::string &text) {
   std::string result = "'";
   for (char c : text)
@@ -186,7 +186,8 @@ std::string bashScript(const Target &root) {
 // zsh
 //===----------------------------------------------------------------------===//
 
-// A completion with its description, in the form that zsh's _describe expects.
+// Returns a completion with its description, in the form that zsh's _describe
+// expects.
 std::string described(const std::string &word, const std::string &help) {
   return "      " + quoted(word + ":" + help) + "\n";
 }

@@ -1,4 +1,5 @@
-// cleave import: an ONNX model as nn IR, or a summary of it.
+// cleave import: converts an ONNX model to IR of the nn dialect, or prints a
+// summary of it.
 
 #include "Diagnostics.h"
 #include "commands/Commands.h"
@@ -202,7 +203,7 @@ std::function<int()> driver::addImport(CLI::App &app) {
                                 std::nullopt, /*readWeights=*/false));
     } catch (const Failure &) {
       if (options->summary)
-        summarise(summary); // of what the file says
+        summarise(summary); // of the file alone
       throw;
     }
     if (options->summary) {

@@ -1,4 +1,4 @@
-// A run that goes on.
+// Resolves the flags of a training run that resumes from a checkpoint.
 
 #include "ResumeRun.h"
 
@@ -49,7 +49,7 @@ void RunPlan::checkModel(const Config &config, const std::string &model) const {
     return;
   CheckpointState state = readCheckpointState(path, /*checksDigests=*/false);
   mlir::MLIRContext context;
-  Diagnostics diagnostics(context); // told when the model is imported
+  Diagnostics diagnostics(context); // reported when the model is imported
   ImportOptions options = compiler::limitsOf(config);
   options.untie = config.train.untie;
   auto tensors = initializersOf(model, context, options);

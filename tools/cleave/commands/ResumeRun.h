@@ -1,5 +1,5 @@
-// The plan of a resumed run: it continues with the configuration that it was
-// started with.
+// Resumes a run from a checkpoint: finds the checkpoint, and takes the
+// configuration that is recorded in it as the base of the new configuration.
 
 #ifndef CLEAVE_TOOLS_COMMANDS_RESUMERUN_H
 #define CLEAVE_TOOLS_COMMANDS_RESUMERUN_H

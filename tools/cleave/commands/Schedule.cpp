@@ -1,4 +1,4 @@
-// cleave schedule: generates, proves and draws the table of a pipeline
+// cleave schedule: generates, verifies and draws the table of a pipeline
 // schedule.
 
 #include "commands/Commands.h"
@@ -65,7 +65,7 @@ std::string readFile(const std::string &path) {
   return text;
 }
 
-// What a table with transfers computes, without them.
+// Returns the table without its transfers.
 Table withoutTransfers(const LoweredTable &lowered, const std::string &name) {
   std::string text;
   for (const std::vector<LoweredAction> &list : lowered.actions) {

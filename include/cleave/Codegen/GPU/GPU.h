@@ -24,8 +24,10 @@ inline constexpr llvm::StringLiteral kGpuModule = "kernels";
 /// The properties of a kernel that are needed to launch it.
 struct GpuKernel {
   std::string symbol;
-  int64_t grid = 1, block = 1; ///< blocks, and threads of each
-  int64_t sharedBytes = 0;     ///< of a block, all static
+  /// The number of blocks of the grid, and the number of threads of a block.
+  int64_t grid = 1, block = 1;
+  /// The shared memory of a block in bytes; all of it is statically allocated.
+  int64_t sharedBytes = 0;
   /// The number of pointer arguments; the last one points to the axis indices.
   int64_t arguments = 0;
 };
@@ -37,8 +39,8 @@ mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 emitGpuKernels(mlir::ModuleOp module);
 
 /// Expands mathematical functions and arithmetic on bf16 into operations that
-/// every GPU has, with the formulas that CPUs use, so that results are bitwise
-/// equal to theirs. Only math functions in double precision remain.
+/// every GPU has, with the formulas that kernels on CPUs use, so that both give
+/// bitwise equal results. Only math functions in double precision remain.
 mlir::LogicalResult expandGpuMath(mlir::ModuleOp kernels);
 
 /// Returns the kernels of a module that `emitGpuKernels` created, in order.

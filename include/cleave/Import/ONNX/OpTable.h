@@ -26,22 +26,23 @@ struct OnnxOp {
   /// 1 for operators that current language models need, 2 for operators that
   /// are common in other models.
   int tier;
-  /// The operations that the operator is lowered to, separated by blanks. Empty
-  /// for an operator that is evaluated during import, or that only returns its
-  /// operand or a shape.
+  /// The names of the operations that the operator is lowered to, separated by
+  /// blanks. Empty for an operator that is evaluated during import, or that
+  /// only returns its operand or a shape.
   llvm::StringRef becomes;
   llvm::Error (*lower)(importer::Node &);
-  /// Operands from this index on are weights, independently of their shape. -1
-  /// means that no operand is a weight because of its position.
+  /// The operands from this index on are weights, whatever their shape. -1 if
+  /// the index of an operand does not tell whether it is a weight.
   int weightsFrom = -1;
   /// True if the operator accepts a sequence of tensors; all other operators
   /// reject sequences.
   bool readsSequence = false;
 };
 
-/// Sorted by name.
+/// Returns the table of all supported operators, sorted by name.
 const std::vector<OnnxOp> &onnxOps();
-/// Returns the entry for an operator at a version of its domain, or null.
+/// Returns the entry of the operator `name` that covers version `opset` of the
+/// operator's domain, or null if there is none.
 const OnnxOp *findOnnxOp(llvm::StringRef name, int64_t opset);
 
 } // namespace cleave

@@ -1,10 +1,11 @@
 //===- FactorGraph.h - values, rules and layouts of a module ----*- C++ -*-===//
 //
-// A graph that is kept in addition to the IR. Propagation computes shardings on
-// it, and strategies use it to find the dimensions that sharding rules connect.
-// Each tensor of each function is a node, and so is each result of a function.
-// An edge is an operation with its sharding rule, or a tie: arguments and
-// results of functions that have the same name must have the same sharding.
+// A graph of the tensors of a module, which exists in addition to the IR.
+// Propagation computes shardings on it, and strategies use it to find the
+// dimensions that sharding rules connect. Each tensor of each function is a
+// node, and so is each result of a function. An edge is an operation with its
+// sharding rule, or a tie between two tensors that must have the same sharding,
+// such as arguments of two functions with the same name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,11 +21,11 @@ namespace cleave::partition {
 using NodeId = unsigned;
 inline constexpr NodeId kNoNode = ~0u;
 
-/// A tensor of the module.
+/// A node of the graph: a tensor of the module.
 struct Node {
   mlir::Value value; // null for the result of a function
   mlir::RankedTensorType type;
-  Port port; // of function arguments and results
+  Port port; // the function's argument or result, if `isPort` is true
   bool isPort = false;
   /// True for a value of an operation without operands. The operation is
   /// emitted again for each layout that a user of the value needs, so its users
@@ -34,7 +35,8 @@ struct Node {
   dist::ShardingAttr requested;
 };
 
-/// An operation, or a tie between tensors that must have one sharding.
+/// An edge of the graph: an operation, or a tie between two tensors that must
+/// have the same sharding.
 struct Edge {
   mlir::Operation *op = nullptr; // null for ties
   ShardingRule rule;
@@ -43,9 +45,10 @@ struct Edge {
 
 class FactorGraph {
 public:
-  /// Reads the module. Operations without a rule get one that replicates all
-  /// tensors, with a remark. Fails on regions other than those of scf.for and
-  /// scf.if, and on tensors of dynamic shape.
+  /// Builds the graph of a module. An operation without a sharding rule gets
+  /// one that replicates all its tensors, and a remark. Fails if an operation
+  /// other than scf.for and scf.if has regions and no sharding rule, and for
+  /// tensors of dynamic shape.
   static mlir::FailureOr<FactorGraph> of(mlir::ModuleOp module);
 
   llvm::SmallVector<Node, 0> nodes;
@@ -62,7 +65,8 @@ private:
   NodeId addNode(Node node);
   void addEdge(Edge edge);
   void addTie(NodeId a, NodeId b);
-  /// Adds a node for a value; returns kNoNode for scalars, which have no node.
+  /// Adds a node for a tensor and returns it; returns kNoNode for other values,
+  /// which have no node.
   mlir::FailureOr<NodeId> addValue(mlir::Value value);
   mlir::LogicalResult addBlock(mlir::Block &block);
   /// Adds ties between the values that must have one sharding because a loop
@@ -72,12 +76,12 @@ private:
   llvm::DenseMap<mlir::Value, NodeId> ids;
 };
 
-/// Returns the sharding rule of an operation; if it has none, a rule that
-/// replicates all tensors.
+/// Returns the sharding rule of an operation or, if the operation has none, a
+/// rule that replicates all its tensors.
 ShardingRule ruleOf(mlir::Operation *op);
 
-/// Whether the operation has no operands, so that it can be emitted once more
-/// in each layout.
+/// Whether the operation has no operands, so that it can be emitted separately
+/// for each layout in which its result is read.
 bool isGenerator(mlir::Operation *op);
 
 /// Whether the value is a constant of zeros. Zeros on all ranks can also be

@@ -14,9 +14,10 @@
 namespace cleave::partition {
 
 /// One step of a reshard. `dim` and `concat` have the same meaning as in the
-/// dist operation that performs the step. An Embed turns tiles along `axes`,
-/// which are the last axes that shard `dim`, into partial sums: each rank
-/// places its tile at the tile's offset in a tensor of zeros.
+/// dist operation that performs the step. An Embed turns a value that is
+/// sharded along `dim` into a partial sum over `axes`, the most minor of the
+/// axes that shard `dim`: each rank places its tile at the tile's offset in a
+/// tensor of zeros.
 struct Move {
   enum Kind {
     AllReduce,
@@ -35,8 +36,9 @@ struct Move {
   dist::ReduceKind reduce = dist::ReduceKind::Sum;
   /// The layout after the move.
   dist::Layout after;
-  /// The rounds of an exchange: with 2, the first round adds up partial sums,
-  /// and the second copies the sums to all ranks that need them.
+  /// For an Exchange, the number of rounds of messages. If it is 2, the first
+  /// round adds up partial sums, and the second round copies the sums to all
+  /// ranks that need them.
   int64_t rounds = 1;
 };
 
@@ -44,28 +46,30 @@ struct ReshardOptions {
   /// Allows intermediate layouts whose tiles are larger than those of both the
   /// source and the target layout.
   bool largerTiles = false;
-  /// If true, takes the fixed plan of PlainReshard.cpp without a search
-  /// wherever the intermediate layouts of that plan are allowed: one
-  /// reduce-scatter, all-reduce or gather for each group of ranks, however many
-  /// bytes it sends.
+  /// If true, uses the fixed plan of PlainReshard.cpp without a search whenever
+  /// that plan's intermediate layouts are allowed. The fixed plan consists of a
+  /// reduce-scatter, an all-reduce or a gather for each group of ranks,
+  /// whatever the number of bytes sent.
   bool plain = false;
 };
 
 struct ReshardProblem;
 
-/// Finds the moves that lead from one layout to another: an A* search over
-/// layouts, by the modelled time so far plus a lower bound of the rest.
+/// Finds the moves that lead from one layout to another, by an A* search over
+/// layouts. A layout's priority is the modelled time of the moves to it plus a
+/// lower bound on the time of the remaining moves.
 ///
 /// Moves are all-gather, slice, all-to-all, permute, reduce-scatter,
 /// all-reduce, exchange (dist.exchange), keep-first and embed. The last two
 /// need no communication: a keep-first turns a replicated value into a partial
 /// sum, in which all copies but the first are zero; an embed turns tiles into a
 /// partial sum (see Move). Of plans with equal time, the one with the fewest
-/// bytes received in total is taken, then the one with the fewest moves. No
-/// intermediate layout has a larger tile than both source and target, nor is
-/// the value replicated on all ranks unless source or target is.
+/// bytes received in total is taken, then the one with the fewest moves. Unless
+/// ReshardOptions::largerTiles is set, no intermediate layout has a larger tile
+/// than both the source and the target layout, and none replicates the value on
+/// all ranks if neither the source nor the target layout does.
 ///
-/// Plans are cached.
+/// The planner caches its plans.
 class ReshardPlanner {
 public:
   ReshardPlanner(const dist::MeshAxes &mesh, cost::LinkModel model,
@@ -76,7 +80,7 @@ public:
   llvm::ArrayRef<Move> plan(llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
                             const dist::Layout &from, const dist::Layout &to);
 
-  /// The modelled time of moves.
+  /// Returns the modelled time of the moves, in seconds.
   double seconds(llvm::ArrayRef<int64_t> shape, int64_t elementBytes,
                  const dist::Layout &from, llvm::ArrayRef<Move> moves) const;
 
@@ -87,7 +91,7 @@ private:
   cost::LinkModel model;
   ReshardOptions options;
   llvm::StringMap<llvm::SmallVector<Move>> known;
-  /// By rank of the tensor.
+  /// The results of fewLayouts, by the rank (number of dimensions) of a tensor.
   std::map<size_t, std::vector<dist::Layout>> layouts;
 };
 
@@ -97,14 +101,14 @@ inline int64_t elementBytes(mlir::RankedTensorType type) {
   return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
-/// Returns the number of bytes that the busiest rank sends in all of these
-/// moves together.
+/// Returns the number of bytes that the rank that sends the most sends in all
+/// of the moves together.
 int64_t sentBytes(const dist::MeshAxes &mesh, llvm::ArrayRef<int64_t> shape,
                   int64_t elementBytes, const dist::Layout &from,
                   llvm::ArrayRef<Move> moves);
 
-/// Emits the operations of the moves, starting from `local`, the tile of a
-/// tensor of the unsharded type `type`.
+/// Emits the operations that perform the moves on `local`, the rank's tile of a
+/// tensor whose unsharded type is `type`. Returns the tile in the last layout.
 mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc,
                         const dist::MeshAxes &mesh, mlir::RankedTensorType type,
                         mlir::Value local, const dist::Layout &from,

@@ -7,9 +7,9 @@
 
 namespace cleave::partition {
 
-/// Removes from a collective the operands whose results have no readers, with
-/// their entries of the attribute `dims`. Erases the collective if no operand
-/// is left.
+/// Removes from a collective each operand whose result has no readers, together
+/// with the operand's entry in the attribute `dims`. Erases the collective if
+/// no operand is left.
 void dropUnreadParts(mlir::Operation *collective);
 
 } // namespace cleave::partition

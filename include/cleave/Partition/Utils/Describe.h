@@ -7,11 +7,12 @@
 
 namespace cleave::partition {
 
-/// Text like "the result of math.exp", "parameter 'w'", or "argument 0".
-/// Constraints are looked through.
+/// Returns a text like "the result of math.exp", "parameter 'w'", or "argument
+/// 0". For the result of a dist.constrain, describes the operand.
 std::string describe(mlir::Value value);
 
-/// Text like "x", "y":(1)2.
+/// Returns the axes as text, separated by commas: `x, y:(1)2`, where `y:(1)2`
+/// is a sub-axis of y.
 std::string describe(dist::AxisListAttr axes);
 
 } // namespace cleave::partition

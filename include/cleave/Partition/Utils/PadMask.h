@@ -1,6 +1,7 @@
 //===- PadMask.h - selects that replace padding -----------------*- C++ -*-===//
 //
-// The form in which LocalPlan writes a mask of padding:
+// Recognizes the operations by which LocalPlan masks the padding in a tile of a
+// dimension of N elements:
 //
 //   count = N - tile_offset        (a scalar)
 //   valid = iota dim < count       (count broadcast)
@@ -17,14 +18,15 @@
 
 namespace cleave::partition {
 
-/// A mask that replaces the elements of dimension `dim` with global index
-/// `size` or more by `filler`. Tiles have `tile` elements and are numbered by
-/// `axes`.
+/// A mask of the padding in tiles along dimension `dim`: elements whose global
+/// index is `size` or more are replaced by `filler`. A tile has `tile`
+/// elements, and a rank's coordinates on `axes` give the number of its tile.
 struct PadMask {
   int64_t dim = 0, size = 0, tile = 0;
   dist::AxisListAttr axes;
   mlir::Attribute filler;
 
+  /// Returns the mask that the operation applies; nullopt if it is no mask.
   static std::optional<PadMask> of(mlir::arith::SelectOp op);
   /// Whether both masks replace the same elements; they may replace them by
   /// different values.

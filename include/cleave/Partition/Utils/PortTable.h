@@ -1,8 +1,9 @@
 //===- PortTable.h - the table of names at function boundaries --*- C++ -*-===//
 //
-// Arguments and results carry a name and a role. The same name and role is the
-// same tensor in every function, so it has one type and one sharding; a
-// gradient is sharded like the parameter that it is named after.
+// Arguments and results of functions have a name and a role (such as parameter
+// or gradient). Those with the same name and role are the same tensor in every
+// function, so they must have the same type and the same sharding. A gradient
+// has the sharding of the parameter with the same name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,29 +32,30 @@ struct Port {
   mlir::Location loc() const;
 };
 
-/// For messages: "parameter 'w'", "input 'ids'", "result 1".
+/// Returns a text for messages: "parameter 'w'", "input 'ids'", "result 1".
 std::string describe(const Port &port);
 
 /// Returns the arguments and results of all functions with a body, in program
 /// order.
 llvm::SmallVector<Port> portsOf(mlir::ModuleOp module);
 
-/// Returns the arguments and results grouped by name and role, groups and
-/// members in program order. Arguments and results without a name are left out.
+/// Returns the arguments and results of all functions in groups of equal name
+/// and role. The groups, and the members of a group, are in program order.
+/// Arguments and results without a name are left out.
 llvm::SmallVector<llvm::SmallVector<Port>> boundaryTable(mlir::ModuleOp module);
 
-/// Whether `port` is a result of @loss or @forward, which the user reads.
-/// Partial sums are reduced in these results. Values that one function passes
-/// to another function of the program may stay partial sums.
+/// Returns whether `port` is a result of @loss or @forward. Such a result is
+/// read by the user, so it must not be a partial sum. Values that one function
+/// passes to another function of the program may stay partial sums.
 bool isForPeople(const Port &port);
 
-/// Returns the function that takes gradients as arguments, which is the one
-/// that updates parameters; null if the module has none.
+/// Returns the first function that has a gradient as an argument, which is the
+/// one that updates the parameters; null if the module has none.
 mlir::func::FuncOp updateFunction(mlir::ModuleOp module);
 
-/// Checks that no two sub-axes of one mesh axis cross, which means that no
-/// factorization of the axis has both as parts (see dist::crosses). The error
-/// names the tensors that these sub-axes shard.
+/// Checks that no two sub-axes of one mesh axis cross. Two sub-axes cross if no
+/// factorization of the axis has both of them as factors (see dist::crosses).
+/// The error names the tensors that these sub-axes shard.
 mlir::LogicalResult verifySubAxes(mlir::ModuleOp module);
 
 /// Checks that all arguments and results of the same name and role have one

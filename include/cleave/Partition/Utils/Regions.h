@@ -1,8 +1,10 @@
 //===- Regions.h - loops and branches ---------------------------*- C++ -*-===//
 //
-// scf.for and scf.if over tensors. A value that a loop carries or the branches
-// yield has the same sharding everywhere. Scalars (bounds, conditions) are the
-// same on all ranks and are copied.
+// Helpers for scf.for and scf.if over tensors. A tensor that a loop carries has
+// the same sharding before the loop, in the loop and after it, and a tensor
+// that both branches of an scf.if yield has the same sharding in both. Scalars
+// (bounds, conditions) are the same on all ranks; the operations that compute
+// them are copied into the per-rank program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +15,7 @@
 
 namespace cleave::partition {
 
-/// The values that stand for one tensor in a loop or branch: the loop's initial
+/// The values that represent one tensor in a loop or branch: the loop's initial
 /// value and block argument, the values that the blocks yield, and the result.
 struct Carried {
   mlir::Value init, argument; // null for branches
@@ -25,7 +27,7 @@ inline bool isLoopOrBranch(mlir::Operation *op) {
   return llvm::isa<mlir::scf::ForOp, mlir::scf::IfOp>(op);
 }
 
-/// Returns, for each result of an scf.for or scf.if, the values that stand for
+/// Returns, for each result of an scf.for or scf.if, the values that represent
 /// the same tensor as the result.
 llvm::SmallVector<Carried> carriedBy(mlir::Operation *op);
 
@@ -37,9 +39,9 @@ bool hasStaticTripCount(mlir::scf::ForOp loop);
 /// tensors.
 mlir::LogicalResult checkRegions(mlir::Operation *op);
 
-/// Reports an error for a sharding constraint in the region of an operation
-/// with a sharding rule of its own, such as nn.scan: the rule determines the
-/// shardings of all values of the region.
+/// Reports an error for a sharding constraint (dist.constrain) in the region of
+/// an operation that has a sharding rule, such as nn.scan. The rule already
+/// determines the shardings of all values in the region.
 mlir::LogicalResult checkUnconstrained(mlir::Operation *op);
 
 /// Whether the operation only works on scalars or reads the single element of a

@@ -1,4 +1,4 @@
-// The lattice of dist-verify-variance, for one mesh axis.
+// The lattice of the analysis dist-verify-variance, for one mesh axis.
 #ifndef CLEAVE_PARTITION_VERIFY_AXISSTATE_H
 #define CLEAVE_PARTITION_VERIFY_AXISSTATE_H
 
@@ -9,34 +9,36 @@
 
 namespace cleave::partition {
 
-/// What the ranks along one mesh axis hold of a value.
+/// What the ranks along one mesh axis hold of a value. A partial result is one
+/// rank's contribution to a sum, maximum or minimum over the ranks.
 struct AxisState {
   enum Kind : uint8_t {
-    Zero,      // a zero tensor: a tile, a partial result or the whole of it
-    Invariant, // the same value on all ranks; it repeats along `dims`
-    Split,     // tiles of a dimension
-    Partial,   // partial results, combined by `reduce`
-    Varying,   // different values of unknown relation
+    Zero,      // zeros: a tile, a partial result or the whole value
+    Invariant, // the same value on all ranks
+    Split,     // tiles of one dimension
+    Partial,   // partial results of the reduction `reduce`
+    Varying,   // different values whose relation is unknown
   };
   Kind kind = Zero;
   dist::ReduceKind reduce = dist::ReduceKind::Sum;
-  /// A set of dimensions. If `kind` is Split: the dimensions that may be the
-  /// split one. There may be several because, after a reshape of one-element
-  /// tiles, a tensor [1, 2] that is split on the first dimension looks like one
-  /// that is split on the second. If `kind` is Invariant: the dimensions along
-  /// which all elements of the value are equal, so that the value can also be
-  /// read as a tile.
+  /// A bit set of dimensions. If `kind` is Split: the dimensions of which one
+  /// is split; several if it is not known which one. For example, after a
+  /// reshape of one-element tiles, a tensor [1, 2] that is split on the first
+  /// dimension looks like one that is split on the second. If `kind` is
+  /// Invariant: the dimensions along which all elements of the value are equal,
+  /// so that the value can also be read as a tile.
   uint64_t dims = 0;
-  /// True if `kind`, which is Split or Partial, is only one of several
-  /// possibilities. For example, a value that may consist either of tiles or of
-  /// partial results is Split, and has both `maybe` and `orPartial`. An
-  /// operation that cannot use the value as `kind` treats it as Varying.
+  /// For Split and Partial: true if `kind` is only one of several
+  /// possibilities. For example, for a value that consists either of tiles or
+  /// of partial results, `kind` is Split, and `maybe` and `orPartial` are true.
+  /// An operation that is not valid for a value of this kind treats the value
+  /// as Varying.
   bool maybe = false;
   /// For Split, Varying and Invariant: true if the value may instead be partial
   /// results, combined by `reduce`.
   bool orPartial = false;
-  /// For Split: the axes that are known to split the same dimension further
-  /// (minor to this axis).
+  /// For Split: the axes that are known to split the same dimension as this
+  /// axis and to be minor to it.
   dist::AxisSet majorTo = 0;
 
   static AxisState split(int64_t dim) {

@@ -4,22 +4,23 @@
 // determines how the contents of each value vary over the ranks of each mesh
 // axis.
 //
-// A value has one state (AxisState.h) for each axis. The states of arguments
-// are declared by their shardings. All other states follow from operations: by
-// their sharding rules on local shapes (VarianceRules.cpp), for collectives and
-// operations that depend on the rank's position (VarianceCollectives.cpp), and
-// for loops and branches (VarianceRegions.cpp). Padding is tracked apart from
-// the states (VariancePadding.h).
+// A value has one state (AxisState.h) for each axis. The states of a function's
+// arguments are those that their shardings declare. The states of all other
+// values are computed from the operands' states, in three files: for operations
+// with a sharding rule, which is applied to local shapes (VarianceRules.cpp);
+// for collectives and operations that depend on the rank's position
+// (VarianceCollectives.cpp); and for loops and branches (VarianceRegions.cpp).
+// Padding is tracked apart from the states (VariancePadding.h).
 //
-// If several axes split one dimension, the state of each has the axes that are
-// known to be minor to it. If neither of two axes is known to be minor to the
-// other, their order is unknown and is not checked.
+// If several axes split one dimension, the state over each of these axes lists
+// those that are known to be minor to it. If neither of two axes is known to be
+// minor to the other, their order is unknown and is not checked.
 //
-// A constant may stand for a tile or for a whole tensor. So zeros may be read
-// in any state, and other splats as a tile or as a whole tensor. If the
-// elements of a value are equal along a dimension, the verifier cannot tell
-// whether it is whole along it. So a sum over this dimension may be partial or
-// complete.
+// A constant may be a tile or a whole tensor. So zeros are accepted in any
+// state, and other splats as a tile or as a whole tensor. If all elements of a
+// value are equal along a dimension, the verifier cannot tell whether the value
+// is a tile of this dimension or has all of it. So a sum over the dimension may
+// be partial or complete.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,9 +40,9 @@ public:
   explicit Variance(const dist::MeshAxes &mesh)
       : mesh(mesh), padding(mesh, states) {}
 
-  /// Verifies a function. The error is reported on the first operation that
-  /// needs an operand in another state than the operand has, or the first
-  /// result whose state contradicts its declared sharding.
+  /// Verifies a function. Reports an error for the first operation that is not
+  /// valid for the states of its operands, or for the first result of the
+  /// function whose state contradicts its declared sharding.
   llvm::LogicalResult verify(mlir::func::FuncOp func);
 
   /// Whether all ranks along `axes` hold the same value. `verify` must have
@@ -55,8 +56,8 @@ private:
   State declared(dist::ShardingAttr sharding) const;
   static bool satisfies(const AxisState &have, const AxisState &want);
   /// Returns a text for the first axis over which the states `have` and `want`
-  /// contradict each other, such as "is ... over axis ..., `source` says ...";
-  /// empty if there is no contradiction.
+  /// contradict each other: "is ... over axis ..., SOURCE says ...", where
+  /// SOURCE is `source`. Returns "" if there is no contradiction.
   std::string mismatch(const State &have, const State &want,
                        llvm::StringRef source) const;
 

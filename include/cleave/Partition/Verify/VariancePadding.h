@@ -45,17 +45,17 @@ struct Extent {
     Free,    // a constant or an iota, which may be a tile or unsharded
     Real,    // no padding
     Unknown, // it is not known whether there is padding
-    Windows, // the windows that dist.window gave the ranks (tiles with halos);
-             // the tiles of a dimension of `size` are computed from them
-    Padded,
+    Windows, // a window from dist.window (such as a tile with halos), from
+             // which the rank computes a tile of a dimension of `size` elements
+    Padded,  // the last tiles end in padding
   };
   Kind kind = Real;
-  /// The unsharded size (for `Real`, 0 if it is unknown) and the number of
-  /// tiles.
+  /// The unsharded size of the dimension (for `Real`, 0 if it is unknown), and
+  /// the number of tiles.
   int64_t size = 0, ways = 1;
   /// The mesh axes over which the dimension is sharded, major first: a rank's
-  /// coordinates on them give the number of its tile. They are known only if
-  /// `placed` is true.
+  /// coordinates on these axes give the number of its tile. `axes` is valid
+  /// only if `placed` is true.
   dist::Axes axes;
   bool placed = true;
   /// The value of all elements in the padding; null if it is unknown.
@@ -81,7 +81,7 @@ struct Extent {
 /// One extent for each dimension.
 using Extents = llvm::SmallVector<Extent, 4>;
 
-/// The axis in its printed form: "x" or "x":(1)2.
+/// Returns the axis as text: `x` or, for a sub-axis, `x:(1)2`.
 std::string axisName(const dist::MeshAxes &mesh, dist::Axis axis);
 
 /// Describes how an operation reads a dimension by index: operand `indices`
@@ -102,37 +102,43 @@ public:
           const llvm::DenseMap<mlir::Value, State> &states)
       : mesh(mesh), states(states) {}
 
-  // These functions handle the arguments and the results of a function.
+  // `enter` sets the extents of a function's arguments, `leave` checks those of
+  // its results.
   mlir::LogicalResult enter(mlir::func::FuncOp func);
   mlir::LogicalResult leave(mlir::func::FuncOp func) const;
 
-  // These functions handle operations. Each reports an error if an operation
-  // would combine padding with elements.
+  // These functions compute the extents of an operation's results. They report
+  // an error if the operation would combine padding with elements.
   void visitConstant(mlir::Operation *op);
   mlir::LogicalResult visit(mlir::Operation *op, const ShardingRule &rule);
   mlir::LogicalResult visitCollective(mlir::Operation *op,
                                       llvm::ArrayRef<dist::Axis> axes);
   void visitPlace(mlir::Operation *op, llvm::ArrayRef<dist::Axis> axes);
 
-  // These functions handle loops and branches. A value that a loop carries, or
-  // that branches yield, has the layout of both `init` and the yielded values.
+  // These functions handle loops and branches. A tensor that a loop carries, or
+  // that branches yield, has one layout: that of its initial value `init` and
+  // of the yielded values.
   void carry(mlir::Value init, mlir::Value argument);
   /// `element` is one element of `whole` along dimension 0.
   void slice(mlir::Value whole, mlir::Value element);
-  /// `whole` has values like `element` along dimension 0.
+  /// `whole` consists of values with the extents of `element`, along a new
+  /// dimension 0.
   void stack(mlir::Value element, mlir::Value whole);
+  /// Merges the extents of `yielded`, a value that a region of `op` yields,
+  /// into those of `value`, which represents the same tensor. Reports an error
+  /// if they contradict each other.
   mlir::LogicalResult merge(mlir::Operation *op, mlir::Value value,
                             mlir::Value yielded);
-  /// Returns whether the padding of a loop's block argument is now known more
-  /// precisely than when the loop's body was visited, so that the body must be
-  /// visited again.
+  /// Updates the extents of a loop's block argument from those of the loop's
+  /// result. Returns whether more is now known than when the loop's body was
+  /// visited, so that the body must be visited again.
   bool learn(mlir::Value argument, mlir::Value result);
 
 private:
-  /// An arith.select that masks padding: it replaces the elements of dimension
-  /// `dim` from position `size` on by `filler`. The other fields are the size
-  /// of a tile and the mesh axes of the dimension, which the condition of the
-  /// select contains.
+  /// An arith.select that masks padding: it replaces the elements whose global
+  /// index along dimension `dim` is `size` or more by `filler`. `tile` and
+  /// `axes` are the size of a tile and the mesh axes that shard the dimension,
+  /// according to the condition of the select.
   struct Mask {
     int64_t dim, size, tile;
     dist::Axes axes;
@@ -148,9 +154,9 @@ private:
   Extent sized(mlir::Value value, int64_t dim) const;
   dist::Axes counted(llvm::ArrayRef<dist::Axis> axes) const;
   std::string describe(const Extent &extent) const;
-  /// Merges `other` into `into`. Returns false if the two contradict each
-  /// other: the unsharded sizes differ, or the dimensions are sharded over
-  /// different axes.
+  /// Merges `other` into `into`, two extents of the same dimension. Returns
+  /// false if they contradict each other, because the unsharded sizes or the
+  /// mesh axes differ.
   static bool join(Extent &into, const Extent &other);
   mlir::LogicalResult mustBe(mlir::Operation *op, unsigned operand, int64_t dim,
                              FactorCombiner combiner) const;

@@ -8,8 +8,8 @@
 using namespace mlir;
 using namespace cleave::dist;
 
-/// The largest number of ranks of a mesh. Ranks are numbered in 32 bits, so
-/// that 64-bit products of sizes do not overflow.
+/// The largest number of ranks of a mesh. A number of ranks fits into 32 bits,
+/// so that 64-bit products of two such numbers do not overflow.
 static constexpr int64_t kMaxRanks = std::numeric_limits<int32_t>::max();
 
 //===----------------------------------------------------------------------===//
@@ -55,7 +55,7 @@ static void printAxisRef(AsmPrinter &printer, AxisRefAttr axis) {
 }
 
 /// Parses a list of axes up to and including the closing brace. If `isOpen` is
-/// given, a trailing `?` is allowed and sets it.
+/// not null, a `?` is allowed at the end of the list and sets `isOpen` to true.
 static ParseResult parseAxesInBraces(AsmParser &parser,
                                      SmallVectorImpl<AxisRefAttr> &axes,
                                      bool *isOpen) {
@@ -132,8 +132,9 @@ void AxisListAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-/// Reports an axis that the list uses twice. Parts of one axis are compared
-/// without the mesh: two parts overlap if one begins before the other ends.
+/// Reports an axis that the list uses twice. The size of an axis is not known
+/// here, since the mesh is not. But two sub-axes of one axis (pre-size `pre`,
+/// size `size`) overlap if one begins before the other ends.
 static LogicalResult
 verifyDistinct(function_ref<InFlightDiagnostic()> emitError,
                ArrayRef<AxisRefAttr> axes) {
@@ -292,8 +293,8 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
       parser.parseComma() ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseDim))
     return {};
-  // The optional parts of a sharding come in one fixed order; `next` is the
-  // first part that may still follow.
+  // The optional parts of a sharding must come in a fixed order. `next` is the
+  // number of the first part that may still follow.
   int next = 0;
   while (succeeded(parser.parseOptionalComma())) {
     SMLoc partLoc = parser.getCurrentLocation();
@@ -354,8 +355,8 @@ void ShardingAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-/// The mesh and the tensor type are not known here. Other verifiers check the
-/// constraints on these.
+/// Checks the constraints that do not depend on the mesh and the tensor type,
+/// which are not known here.
 LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    FlatSymbolRefAttr, ArrayRef<DimShardingAttr>,
                                    ReduceKind, ArrayRef<AxisRefAttr>,

@@ -11,8 +11,9 @@ using namespace cleave::dist;
 // Shared
 //===----------------------------------------------------------------------===//
 
-/// Checks the constraints (C1) and (C2) of collectives, and returns the number
-/// of ranks in a group.
+/// Checks the constraints that all collectives share, (C1) and (C2) of
+/// dist.all_reduce in DistOps.td: valid axes, and as many results as operands
+/// (at least one). Returns the number of ranks in a group.
 template <typename OpTy>
 static FailureOr<int64_t> checkedGroupSize(OpTy op,
                                            SymbolTableCollection &symbols) {
@@ -307,15 +308,14 @@ LogicalResult ExchangeOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 //===----------------------------------------------------------------------===//
-// Volumes: bytes that the busiest rank sends with ring-optimal algorithms
-//===----------------------------------------------------------------------===//
+// Volumes: bytes that the busiest rank sends
 
 int64_t AllReduceOp::getPayloadBytes() {
   return bytesOf(getInputs().getTypes());
 }
-// The volume of an all-reduce is that of a reduce-scatter and an all-gather of
-// chunks of ceil(elements / n) elements. The first rank of a group always has a
-// full chunk.
+// An all-reduce is a reduce-scatter and an all-gather of chunks of
+// ceil(elements / n) elements. The first rank of a group always has a full
+// chunk, so it sends the most.
 int64_t AllReduceOp::getSentBytes(int64_t n) {
   int64_t elements = 0;
   for (Type type : getInputs().getTypes())
@@ -346,9 +346,9 @@ int64_t AllToAllOp::getSentBytes(int64_t n) {
   return (n - 1) * getPayloadBytes() / n;
 }
 
-// The payload of all_to_all_v is the expected number of rows, which may be
-// fewer than the buffer holds. A rank keeps one n-th of them and sends the
-// rest.
+// The payload of all_to_all_v is the expected number of rows, times the bytes
+// of a row. The buffer may have more rows. A rank keeps one n-th of the
+// expected rows and sends the others.
 int64_t AllToAllVOp::getPayloadBytes() {
   auto type = cast<RankedTensorType>(getInputs()[0].getType());
   int64_t rows = type.getDimSize(0) * type.getDimSize(1);
@@ -359,8 +359,8 @@ int64_t AllToAllVOp::getSentBytes(int64_t n) {
   return (n - 1) * getPayloadBytes() / n;
 }
 
-// The volume of a permute is a full tile if any rank sends to another rank, and
-// 0 otherwise.
+// A permute sends a full tile if any rank sends to a different rank, and
+// nothing otherwise.
 int64_t CollectivePermuteOp::getPayloadBytes() {
   return bytesOf(getInputs().getTypes());
 }
@@ -371,7 +371,7 @@ int64_t CollectivePermuteOp::getSentBytes(int64_t n) {
   return 0;
 }
 
-// The volume of a window is the largest number of bytes that one rank sends to
+// In a window, the volume is the largest number of bytes that one rank sends to
 // other ranks.
 int64_t WindowOp::getPayloadBytes() { return bytesOf(getResults().getTypes()); }
 int64_t WindowOp::getSentBytes(int64_t n) {

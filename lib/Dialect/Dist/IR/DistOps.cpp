@@ -12,8 +12,8 @@ using namespace cleave::dist;
 //===----------------------------------------------------------------------===//
 
 /// Checks that the mesh has the axis or sub-axis. `place` is appended to the
-/// error message: it says where the axis is written, and is empty if it is
-/// simply an entry of a list.
+/// error message: it says where in the sharding the axis is (such as the
+/// dimension), or is empty.
 static LogicalResult verifyAxis(function_ref<InFlightDiagnostic()> emitError,
                                 AxisRefAttr axis, MeshAttr mesh,
                                 const Twine &place = "") {
@@ -82,8 +82,8 @@ cleave::dist::verifySharding(function_ref<InFlightDiagnostic()> emitError,
 //===----------------------------------------------------------------------===//
 
 static ParseResult parseAxisList(OpAsmParser &parser, AxisListAttr &axes) {
-  // In operations, the attribute is printed as braces only, without the angle
-  // brackets that it has elsewhere.
+  // In operations, the attribute dist.axes is printed only as {...}, without
+  // the angle brackets that it has elsewhere.
   SmallVector<AxisRefAttr> refs;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLBrace())
@@ -183,9 +183,9 @@ StringRef MeshOp::linkOf(AxisRefAttr axis) {
   for (auto [index, known] : llvm::enumerate(getMesh().getAxes())) {
     if (known.getName() != axis.getName() || !getLinks())
       continue;
-    // Ranks that differ only in their indices on the sub-axis and on more minor
-    // parts of the axis are consecutive on the mesh axis; `block` is their
-    // number.
+    // `block` is the number of ranks that differ only in their indices on the
+    // sub-axis and on more minor parts of the axis. They are consecutive along
+    // the mesh axis.
     int64_t block = known.getSize() / (axis.isWhole() ? 1 : axis.getPre());
     if (getWithin() && (*getWithin())[index] % block == 0)
       return "intra";
@@ -212,8 +212,7 @@ LogicalResult ConstrainOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // The place of a rank
 //===----------------------------------------------------------------------===//
 
-/// Returns the mesh of an operation with `mesh` and `axes`, after checking the
-/// axes.
+/// Checks the axes of an operation (attribute `axes`), and returns its mesh.
 template <typename OpTy>
 static FailureOr<MeshAttr> checkedMesh(OpTy op,
                                        SymbolTableCollection &symbols) {

@@ -30,10 +30,11 @@ cleave::dist::describeExchange(MeshAttr mesh, ArrayRef<AxisRefAttr> axes,
     exchange.from.push_back(subAxes(mesh, dim.getAxes()));
   for (DimShardingAttr dim : to.getDims())
     exchange.to.push_back(subAxes(mesh, dim.getAxes()));
-  // The description of the exchange lists the mesh axes over which the value is
-  // a partial sum, because an element is the sum over the ranks along these
-  // axes. Only the axes of the exchange are listed. Along all other axes, the
-  // ranks of a group have the same coordinate, so no sum is computed over them.
+  // `partial` and `toPartial` list the mesh axes over which the value is a
+  // partial sum before and after the exchange: an element is the sum over the
+  // ranks along these axes. Only the axes of the exchange are listed. Along all
+  // other axes, the ranks of a group have the same coordinate, so no sum is
+  // computed over them.
   SmallVector<AxisRefAttr> refs(axes);
   llvm::append_range(refs, from.getPartial());
   llvm::append_range(refs, to.getPartial());
@@ -83,7 +84,9 @@ ExchangeCount cleave::dist::countExchange(MeshAttr mesh,
   return count;
 }
 
-/// Checks (EX1) and (EX2): operand and result `i` are tiles of the global type.
+/// Checks the constraints (EX1) and (EX2) of dist.exchange (DistOps.td):
+/// operand and result number `i` have the types of tiles of the global type,
+/// under the shardings `from` and `to`.
 static LogicalResult verifyTiles(ExchangeOp op, unsigned i, MeshAttr mesh) {
   auto whole =
       dyn_cast<RankedTensorType>(cast<TypeAttr>(op.getGlobal()[i]).getValue());
@@ -115,8 +118,9 @@ static LogicalResult verifyTiles(ExchangeOp op, unsigned i, MeshAttr mesh) {
   return success();
 }
 
-/// Checks (EX3): the axes over which the value is a partial sum in `from` and
-/// in `to` fit together.
+/// Checks the constraint (EX3) of dist.exchange (DistOps.td): the axes over
+/// which the value is a partial sum before the exchange (in `from`) and after
+/// it (in `to`) fit together.
 static LogicalResult verifyPartial(ExchangeOp op, unsigned i,
                                    const MeshAxes &axes, const Layout &source,
                                    const Layout &target, AxisSet over) {
@@ -144,7 +148,8 @@ static LogicalResult verifyPartial(ExchangeOp op, unsigned i,
   return success();
 }
 
-/// Checks (EX3) and (EX4): the axes of the exchange suffice for operand `i`.
+/// Checks the constraints (EX3) and (EX4) of dist.exchange (DistOps.td):
+/// operand number `i` only has to be moved along axes of the exchange.
 static LogicalResult verifyLayouts(ExchangeOp op, unsigned i, MeshAttr mesh) {
   SmallVector<AxisRefAttr> refs(op.getAxes().getAxes());
   auto from = cast<ShardingAttr>(op.getFrom()[i]),

@@ -26,7 +26,8 @@ void dist::notePadding(Operation *collective, const MeshAxes &mesh,
   int64_t tiles = 1;
   for (const Axes &axes : layout.dims)
     tiles *= mesh.size(axes);
-  // The tiles of all ranks together hold each element of the tensor once.
+  // Without padding, the tiles of all ranks together would have as many
+  // elements as the tensor.
   int64_t elements = payload.getNumElements() * tiles - whole.getNumElements();
   int64_t width = (whole.getElementTypeBitWidth() + 7) / 8;
   setPadding(collective, elements * width / tiles);

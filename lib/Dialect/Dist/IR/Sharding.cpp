@@ -38,9 +38,10 @@ bool cleave::dist::crosses(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
          !divide(endA, b.getPre()) || !divide(endA, endB);
 }
 
-/// For an error message: returns a sub-axis of the same size as `b` that does
-/// not cross `a`. It is after, before or within `a`. Returns null if the axis
-/// has no such sub-axis.
+/// Returns a sub-axis that an error message suggests instead of `b`, which
+/// crosses `a`: it has the size of `b` and does not cross `a`. It is a part of
+/// the same axis after, before or within `a`. Returns null if the axis has no
+/// such sub-axis.
 static AxisRefAttr besideOf(MeshAttr mesh, AxisRefAttr a, AxisRefAttr b) {
   int64_t whole = mesh.getAxisSize(a.getName()), size = axisSize(mesh, b);
   int64_t end = a.getPre() * axisSize(mesh, a);
@@ -136,8 +137,8 @@ SmallVector<int64_t> cleave::dist::rankCoordinates(MeshAttr mesh,
   return coordinates;
 }
 
-/// How an axis is laid out in the mesh: the distance in ranks between
-/// neighbours on the axis, and the number of ranks along the axis.
+/// The ranks along an axis: the distance between the numbers of neighbours, and
+/// how many ranks there are.
 namespace {
 struct Stride {
   int64_t stride; // ranks between neighbours
@@ -226,8 +227,8 @@ TileBounds cleave::dist::tileBounds(MeshAttr mesh, ShardingAttr sharding,
   return bounds;
 }
 
-/// Returns true if the list `axes` begins with the list `prefix`, where an axis
-/// may also be written as its parts.
+/// Returns whether the list `axes` begins with the axes in `prefix`. An axis
+/// may also be written as the list of its parts.
 static bool isPrefix(MeshAttr mesh, ArrayRef<AxisRefAttr> prefix,
                      ArrayRef<AxisRefAttr> axes) {
   SmallVector<AxisRefAttr> p = canonicalAxes(mesh, prefix),

@@ -1,4 +1,4 @@
-// Analysis of values by the roles of the arguments that they depend on.
+// Analyzes values by the roles of the arguments that they depend on.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 

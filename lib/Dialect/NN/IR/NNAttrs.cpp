@@ -65,8 +65,8 @@ static LogicalResult verifyRole(Location loc, Attribute value) {
 // Verifiers of attributes
 //===----------------------------------------------------------------------===//
 
-/// Returns the number of elements, or -1 if a size is negative or the number
-/// exceeds i64.
+/// Returns the number of elements of a tensor; -1 if a size is negative or the
+/// number exceeds i64.
 static int64_t elementsOf(ArrayRef<int64_t> shape) {
   int64_t elements = 1;
   for (int64_t size : shape)
@@ -96,7 +96,8 @@ ViewAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// The sizes in bytes of the element types that a file may have.
+/// The element types that tensors in a file may have, with their sizes in
+/// bytes.
 static constexpr std::pair<StringLiteral, int64_t> kFileTypes[] = {
     {"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2}, {"i64", 8},
     {"i32", 4}, {"i16", 2}, {"i8", 1},   {"u64", 8}, {"u32", 4},
@@ -147,8 +148,8 @@ RouterAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
 LogicalResult
 ShardAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                   StringAttr match, ArrayAttr dims, DenseI64ArrayAttr view) {
-  // The C++ class of dist.axes belongs to the dist dialect, on which the nn
-  // dialect must not depend. So the attribute is recognized by its name.
+  // dist.axes is recognized by its name, because the nn dialect must not depend
+  // on the dist dialect, in which its C++ class is defined.
   for (Attribute axes : dims)
     if (axes.getAbstractAttribute().getName() != "dist.axes")
       return emitError() << "#nn.shard of " << match << " has dims = " << dims

@@ -13,7 +13,8 @@ EinsumOp::Labels EinsumOp::parseLabels(StringRef equation) {
   return {lhs.str(), rhs.str(), result.str()};
 }
 
-/// Checks (E1): all characters are letters, each at most once.
+/// Checks the letters of one tensor in an einsum's equation, as constraint (E1)
+/// of nn.einsum demands: all characters are letters, each at most once.
 static bool isLabelString(StringRef labels) {
   return llvm::all_of(labels, llvm::isAlpha) &&
          llvm::all_of(labels, [&](char c) { return labels.count(c) == 1; });

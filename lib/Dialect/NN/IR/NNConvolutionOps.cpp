@@ -86,10 +86,10 @@ LogicalResult checkConv(Op op, RankedTensorType input, RankedTensorType filter,
                      result.getShape().drop_front(2));
 }
 
-/// Returns the first of the `windows` windows that reads no element of an input
-/// dimension of `size` elements, because all elements are in a gap of the
-/// dilated window. Such a window begins in the padding, and its dilation
-/// exceeds `size`.
+/// Returns the first window, of `windows` many, that reads no element of an
+/// input dimension of `size` elements, because all of them are in a gap between
+/// the dilated window's elements; nullopt if there is none. Such a window
+/// begins in the padding, and its dilation exceeds `size`.
 std::optional<int64_t> windowWithoutElements(int64_t size, int64_t windows,
                                              int64_t low, int64_t stride,
                                              int64_t dilation) {
@@ -97,7 +97,7 @@ std::optional<int64_t> windowWithoutElements(int64_t size, int64_t windows,
     return std::nullopt;
   // The first element that a window reads depends on the window's offset modulo
   // `dilation`. These remainders repeat after at most `dilation` windows, so it
-  // suffices to test that many.
+  // suffices to test that many windows.
   int64_t count = std::min<int64_t>(
       {int64_t(llvm::divideCeil(low, stride)), dilation, windows});
   for (int64_t at = 0; at < count; ++at)

@@ -1,5 +1,5 @@
-// Verifiers of grouped products (rows times the matrices of their experts), and
-// of the operation that numbers the rows of each expert.
+// Verifiers of grouped products, which multiply rows by the matrices of their
+// experts, and of nn.position_in_expert, which numbers the rows of each expert.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Support/ValueUtils.h"
@@ -8,8 +8,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::nn;
 
-/// Checks that `rows` has the shape of `ids` with one more dimension of `last`
-/// elements.
+/// Checks that `rows` has the shape of `ids` followed by one more dimension, of
+/// size `last`.
 static LogicalResult expectRows(Operation *op, StringRef name, Value rows,
                                 Value ids, int64_t last) {
   SmallVector<int64_t> want(shapeOf(ids));

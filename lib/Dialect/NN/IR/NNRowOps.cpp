@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace cleave::nn;
 
-/// `type` without its last dimension: [b, s, h] -> [b, s].
+/// Returns the type without its last dimension: [b, s, h] -> [b, s].
 static RankedTensorType rowType(RankedTensorType type) {
   return RankedTensorType::get(type.getShape().drop_back(),
                                type.getElementType());
@@ -73,8 +73,8 @@ LogicalResult RmsNormGradOp::verify() { // (R1)
                     {{"cotangent", getCotangent()}, {"result", getResult()}});
 }
 
-/// Checks (X1): the shape of the labels is that of the logits without the last
-/// dimension (classes).
+/// Checks constraint (X1) of nn.cross_entropy: the shape of the labels is that
+/// of the logits without the last dimension (classes).
 static LogicalResult verifyLabels(Operation *op, Value logits, Value labels) {
   auto type = cast<RankedTensorType>(labels.getType());
   ArrayRef<int64_t> want =

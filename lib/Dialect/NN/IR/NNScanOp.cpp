@@ -1,5 +1,6 @@
-// The loop of the nn dialect: building, parsing, printing and verifying it. The
-// labels refer to the constraints in NNControlOps.td.
+// The loop of the nn dialect, nn.scan: building, parsing, printing and
+// verifying it. Labels such as (S1) refer to the constraints in
+// NNControlOps.td.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Support/ValueUtils.h"
@@ -9,8 +10,9 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::nn;
 
-/// Returns the type that one trip has of a sliced or stacked tensor; null if
-/// the type has no dimension 0 of `trips` elements.
+/// Returns the type of the part of a sliced or stacked tensor that belongs to
+/// one trip of the loop. Returns null if the size of dimension 0 is not
+/// `trips`.
 static RankedTensorType typeOfTrip(Type type, int64_t trips) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || tensor.getRank() == 0 || tensor.getDimSize(0) != trips)
@@ -101,7 +103,8 @@ void ScanOp::build(OpBuilder &builder, OperationState &state, int64_t trips,
     block.addArgument(capture.getType(), capture.getLoc());
 }
 
-/// Parses `carries(%argument = %operand : type, ...)`, if it is there.
+/// Parses an optional `KEYWORD(%argument = %operand : type, ...)`, where the
+/// keyword is for example `carries`. `count` becomes the number of operands.
 static ParseResult
 parseInputs(OpAsmParser &parser, StringRef keyword,
             SmallVectorImpl<OpAsmParser::Argument> &arguments,

@@ -1,5 +1,5 @@
-// Verifiers, type inference and folders of shape operations. The labels refer
-// to the constraints in NNShapeOps.td.
+// Verifiers, type inference and folders of shape operations. Labels such as
+// (C1) refer to the constraints in NNShapeOps.td.
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Support/ValueUtils.h"
@@ -8,8 +8,8 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::nn;
 
-/// Returns the splat `input` in the result's type, or null if `input` is no
-/// splat. Folding a splat never grows the IR.
+/// If `input` is a splat, returns it with the result's type; otherwise returns
+/// null. Folding a splat never makes the IR larger.
 static OpFoldResult foldSplat(Attribute input, RankedTensorType type) {
   if (auto dense = dyn_cast_or_null<DenseElementsAttr>(input);
       dense && dense.isSplat())

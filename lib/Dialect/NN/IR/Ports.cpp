@@ -1,4 +1,4 @@
-// Reading and writing the attributes of arguments and results.
+// Reads and writes the attributes of function arguments and results.
 
 #include "cleave/Dialect/NN/IR/Ports.h"
 

@@ -8,8 +8,8 @@ namespace cleave::nn {
 
 namespace {
 
-/// A mask value at or below this number hides a key: beside any usual score,
-/// its exponential is 0.
+/// A mask value at or below this number hides a key: compared with usual
+/// scores, its exponential is 0.
 constexpr double kHidden = -1.0e4;
 
 bool hides(Value value) {
@@ -31,8 +31,8 @@ bool leadsToEinsum(Value value, unsigned depth) {
   return false;
 }
 
-/// Adds a term of the scores: a bias, or a mask whose elements are 0 or a very
-/// negative number.
+/// Adds a term of the scores to `scores`: as a bias or, if its elements are 0
+/// or a very negative number, as a mask.
 void addTerm(Value value, ArrayRef<int64_t> dims, double factor,
              Scores &scores) {
   if (splatOf(value) == 0.0)
@@ -92,8 +92,8 @@ std::optional<Scores> analyzeScores(Value value) {
       value = div.getLhs();
       continue;
     }
-    // Inside the tanh of a softcap, a mask would only bound scores and not hide
-    // them, so it is not recognized there.
+    // A mask is not recognized inside the tanh of a softcap, where it could not
+    // hide scores, because tanh maps very negative numbers to -1.
     if (scores.softcap != 0)
       return std::nullopt;
     if (auto tanh = dyn_cast<math::TanhOp>(op)) {

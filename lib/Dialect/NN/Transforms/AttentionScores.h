@@ -8,8 +8,8 @@
 
 namespace cleave::nn {
 
-/// A boolean for each score, which says whether the query may read the key. It
-/// may be negated.
+/// A boolean for each score: whether the query may read the key or, if
+/// `negated` is true, whether it may not.
 struct Mask {
   Narrow condition;
   bool negated = false;
@@ -20,9 +20,9 @@ struct Bias {
   double factor = 1;
 };
 
-/// Attention scores of the form cap(product * scale) + biases. The scores are
-/// hidden where a mask is false. cap(x) is softcap * tanh(x), or x if softcap
-/// is 0.
+/// Attention scores of the form cap(product * scale) + biases. Where a mask is
+/// false, the query may not read the key. cap(x) is softcap * tanh(x), or x if
+/// softcap is 0.
 struct Scores {
   EinsumOp product;
   double scale = 1, softcap = 0;

@@ -1,4 +1,5 @@
-// Finds the dimension of each value that holds the samples of a call.
+// Finds the batch dimension of each value: the one that enumerates the samples
+// of a call of the function.
 
 #include "cleave/Dialect/NN/Transforms/BatchFlow.h"
 
@@ -107,8 +108,8 @@ bool BatchFlow::meetsBatch(BlockArgument argument) const {
   return false;
 }
 
-/// Whether the value depends on an input of the microbatch. If not, it depends
-/// only on parameters, buffers and constants.
+/// Returns whether the value depends on inputs. If not, it depends only on
+/// parameters, buffers and constants.
 bool BatchFlow::fromInputs(Value value) {
   if (Operation *def = value.getDefiningOp())
     return computed.count(def);
@@ -164,9 +165,9 @@ void BatchFlow::visit(Operation *op) {
     if (isBatch[factor])
       set(value, dim);
   });
-  // For a batch of one sample, the sharding rule of a reshape does not connect
-  // the batch dimensions, since dimensions of size 1 have no factors. They are
-  // connected here.
+  // In a batch of one sample, the batch dimension has size 1 and therefore no
+  // factor in sharding rules. So the rule of a reshape does not connect the
+  // batch dimensions of its operand and result; this is done here.
   if (auto reshape = dyn_cast<nn::ReshapeOp>(op); reshape && batch == 1) {
     Value from = reshape.getInput(), to = reshape.getResult();
     for (auto [source, target] : {std::pair(from, to), std::pair(to, from)})

@@ -1,4 +1,4 @@
-// Queries and builders that the patterns of this folder share.
+// Queries and builders that the patterns in this folder share.
 
 #include "Dataflow.h"
 
@@ -30,7 +30,8 @@ Value cloneElementwise(OpBuilder &builder, Operation *op, ValueRange operands,
   return builder.create(state)->getResult(0);
 }
 
-/// The elements of a splat constant; null for other values.
+/// Returns the elements of the splat constant that `value` is or from which it
+/// is computed by data movement; null for other values.
 static DenseElementsAttr splatElementsOf(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp>(op))

@@ -1,4 +1,4 @@
-// Queries and builders that the patterns of this folder share.
+// Queries and builders that the patterns in this folder share.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_DATAFLOW_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_DATAFLOW_H
@@ -19,8 +19,8 @@ using Dims = llvm::SmallVector<int64_t, 6>;
 
 inline int64_t rankOf(mlir::Value value) { return typeOf(value).getRank(); }
 
-/// Whether the operation is elementwise: one result, operands of the same
-/// shape, no effects.
+/// Returns whether the operation is elementwise: it has one result, operands of
+/// the same shape and no side effects.
 bool isElementwise(mlir::Operation *op);
 
 /// Clones an elementwise operation with new operands, which all have the shape
@@ -29,10 +29,12 @@ mlir::Value cloneElementwise(mlir::OpBuilder &builder, mlir::Operation *op,
                              mlir::ValueRange operands,
                              llvm::ArrayRef<int64_t> shape);
 
-/// The number of a splat constant, looking through broadcasts and reshapes.
+/// Returns the number that all elements of a splat constant have. Looks through
+/// data movement, such as broadcasts and reshapes. Returns nullopt for other
+/// values.
 std::optional<double> splatOf(mlir::Value value);
-/// The same splat constant, bit by bit, in another shape; null if the value is
-/// no splat.
+/// Returns a splat constant with the elements of `value`, bit by bit, in the
+/// shape `shape`; null if `value` is no splat.
 mlir::Value reshapedSplat(mlir::OpBuilder &builder, mlir::Location loc,
                           mlir::Value value, llvm::ArrayRef<int64_t> shape);
 bool isSplat(mlir::Value value, double number, double tolerance = 0);
@@ -60,13 +62,14 @@ struct Narrow {
 };
 Narrow narrow(mlir::Value value);
 
-// Each function adds the patterns of the file that it is named after, such as
+// Each function adds the patterns of the file after which it is named, such as
 // MovementPatterns.cpp.
 void populateMovementPatterns(mlir::RewritePatternSet &patterns);
 void populateEinsumPatterns(mlir::RewritePatternSet &patterns);
 void populateLogicPatterns(mlir::RewritePatternSet &patterns);
-/// Folds transposes of an einsum's result into its letters. Runs last, after
-/// transposes have moved as far as they can.
+/// Adds patterns that fold transposes of an einsum's result into the letters of
+/// its equation. They run last, when the movement patterns have moved
+/// transposes as far as possible.
 void populateEinsumResultPatterns(mlir::RewritePatternSet &patterns);
 /// Renames the letters of every einsum to a, b, ... in order of first use, so
 /// that equal contractions have equal text.

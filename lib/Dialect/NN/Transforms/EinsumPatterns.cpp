@@ -1,5 +1,5 @@
 // Folds transposes and broadcasts of an einsum's operands, and transposes of
-// its result, into its letters.
+// its result, into the letters of its equation.
 
 #include "Dataflow.h"
 
@@ -56,9 +56,9 @@ struct AbsorbTranspose : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// If an einsum operand is broadcast along a dimension that the other operand
-/// has, too, and that is not contracted, reads the operand without this
-/// dimension.
+/// If an einsum operand is broadcast along a dimension that is not contracted
+/// and that the other operand has, too, removes this dimension from the
+/// operand, and its letter from the equation.
 struct AbsorbBroadcast : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,
@@ -94,7 +94,8 @@ struct AbsorbBroadcast : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// An einsum without contraction becomes a product of broadcasts.
+/// Replaces an einsum that contracts nothing by a product of broadcast
+/// operands.
 struct ProductWithoutContraction : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,

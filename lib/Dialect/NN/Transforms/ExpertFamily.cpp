@@ -45,7 +45,7 @@ static std::optional<FamilyStep::Kind> kindOf(Operation *op) {
 }
 
 /// Fills in the fields of `step` that refer to dimensions, such as `dims` and
-/// `labels`, from the attributes of its operation `step.op`.
+/// `labels`, from the attributes of the operation `step.op`.
 static void readDims(FamilyStep &step) {
   if (auto broadcast = dyn_cast<BroadcastOp>(step.op))
     step.dims = Dims(broadcast.getDims());
@@ -76,8 +76,8 @@ std::optional<FamilyStep> stepOf(Value value) {
   return step;
 }
 
-/// Whether two values are computed in the same way, compared to a depth of a
-/// few operations.
+/// Returns whether two values are computed in the same way. Compares only a few
+/// operations before each of them (`depth`).
 static bool lookAlike(Value a, Value b, unsigned depth) {
   if (a == b || depth == 0)
     return a.getType() == b.getType();
@@ -249,25 +249,25 @@ std::optional<FamilyStep> stepOf(const Family &family) {
 
 namespace {
 
-/// The index of an element along one dimension of a value. The value is part of
-/// a term in a sum over experts. If `isFixed`, the index is the number `value`.
-/// Otherwise it is the same as the index along a dimension of the sum, and
-/// `value` says which dimension (numbered as in Factor, ExpertProduct.h).
+/// The index of an element along one dimension of a value, which is a part of
+/// the terms in a sum over experts. If `isFixed`, the index is the number
+/// `value`. Otherwise it is the element's index along the dimension number
+/// `value` of the sum over experts (see Factor in ExpertProduct.h).
 struct At {
   bool isFixed = false;
   int64_t value = 0;
 };
 using Place = SmallVector<At, 6>;
 
-/// The number that identifies the dimension of experts, that is, the dimension
-/// over which the sum runs. It is larger than the number of any other dimension
-/// of the sum.
+/// The number of the dimension over which a sum over experts runs. It is larger
+/// than the numbers of the sum's other dimensions (see Factor in
+/// ExpertProduct.h).
 constexpr int64_t kExpert = std::numeric_limits<int64_t>::max();
 
 /// If `value` is the result of a data movement, and `place` the position of an
 /// element in it, returns the operand of the data movement and changes `place`
-/// to the position of the element in the operand. Returns nullopt for other
-/// operations.
+/// to the position of the same element in the operand. Returns nullopt for
+/// other operations.
 std::optional<Value> stepBack(Value value, Place &place) {
   Operation *op = value.getDefiningOp();
   if (auto broadcast = dyn_cast_if_present<BroadcastOp>(op)) {
@@ -325,8 +325,8 @@ std::optional<Value> stepBack(Value value, Place &place) {
 }
 
 /// Returns the integer that `value` has at position `place`, if it is known at
-/// compile time. If the integer is the index along the dimension of experts,
-/// that is, the number of the expert, returns kExpert.
+/// compile time. Returns kExpert if the integer is the index along the
+/// dimension of experts, that is, the number of each expert.
 std::optional<int64_t> numberAt(Value value, Place place) {
   for (;;) {
     if (!isa<IntegerType>(typeOf(value).getElementType()))

@@ -1,8 +1,8 @@
-// Families of expert values. A model computes the E experts of a layer either
-// as E separate values, or as one value with a dimension of size E. A family
-// represents both: it has one member per expert. The members have the same
-// shape, and the operation that computes the member of expert n reads the
-// members of expert n in other families.
+// A family is a group of values, one per expert, that are computed in the same
+// way. A model computes the E experts of a layer either as E separate values,
+// or as one value with a dimension of size E. A family represents both. Its
+// members, one per expert, have the same shape, and the operation that computes
+// the member of expert n reads the members of expert n in other families.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTFAMILY_H
 #define CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTFAMILY_H
@@ -12,8 +12,9 @@
 namespace cleave::nn {
 
 struct Family {
-  /// Either one value per expert, or one value with the experts along dimension
-  /// `dim`, or (with `dim` -1) one value that all experts share.
+  /// The values of the family: one value per expert, or one value with the
+  /// experts along dimension `dim`, or (with `dim` -1) one value that all
+  /// experts share.
   llvm::SmallVector<mlir::Value> members;
   int64_t dim = -1;
 
@@ -23,7 +24,7 @@ struct Family {
 
   bool isShared() const { return dim < 0 && members.size() == 1; }
   mlir::Value first() const { return members.front(); }
-  /// The shape of one member.
+  /// Returns the shape of one member.
   Dims shape() const;
   int64_t rank() const { return shape().size(); }
 };
@@ -58,10 +59,9 @@ std::optional<FamilyStep> stepOf(const Family &family);
 /// chosen experts with the number of the expert, [ids = n].
 struct ExpertTest {
   mlir::Value ids;
-  /// For each dimension of `ids`, the corresponding dimension of the sum over
-  /// experts (numbered as in Factor, ExpertProduct.h). For example, the
-  /// dimension of `ids` that enumerates tokens corresponds to the dimension of
-  /// the sum that enumerates tokens. -1 for dimensions of size 1.
+  /// For each dimension of `ids`, the number of the corresponding dimension of
+  /// the sum over experts (see Factor in ExpertProduct.h). For example, both
+  /// have a dimension that enumerates tokens. -1 for dimensions of size 1.
   Dims frame;
   bool operator==(const ExpertTest &) const = default;
 };

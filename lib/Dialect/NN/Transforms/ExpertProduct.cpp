@@ -1,5 +1,5 @@
-// Recognizes sums over experts in which each term is a product of factors, one
-// of which is a test whether the token chose the expert: [ids = n] for expert
+// Recognizes sums over experts in which each term is a product of factors, and
+// one factor is a test whether the token chose the expert: [ids = n] for expert
 // n.
 
 #include "ExpertProduct.h"
@@ -22,11 +22,11 @@ namespace {
 
 /// If the result of the operation `step` is the product of its operands
 /// (possibly broadcast, transposed or summed over one dimension), returns these
-/// operands. One of them may contain the test [ids = n]. Each operand comes
-/// with its frame, the numbers of its dimensions (see Factor); `frame` is the
-/// frame of the result. If the operation sums over a dimension, sets `sums`,
-/// and this dimension gets the number `slot`. Returns an empty list for other
-/// operations.
+/// operands. One of them may contain the test [ids = n]. Each operand is
+/// returned with its frame, the numbers of its dimensions (see Factor); `frame`
+/// is the frame of the result. If the operation sums over a dimension (the
+/// choices of a token), sets `sums` to true, and this dimension gets the number
+/// `slot`. Returns an empty list for other operations.
 SmallVector<std::pair<Family, Dims>>
 partsOf(const FamilyStep &step, const Dims &frame, int64_t slot, bool &sums) {
   sums = false;
@@ -78,8 +78,8 @@ partsOf(const FamilyStep &step, const Dims &frame, int64_t slot, bool &sums) {
   }
 }
 
-/// Splits the terms of a sum over experts (a family, one value per expert) into
-/// the test [ids = n] and the other factors.
+/// Splits the terms of a sum over experts (a family: one value per expert) into
+/// factors, one of which is the test [ids = n].
 class Peeler {
 public:
   explicit Peeler(int64_t slot) : slot(slot) {}
@@ -87,8 +87,8 @@ public:
   ExpertProduct product;
 
   /// Adds the factors of `family` (one value per expert) to `product`: the test
-  /// [ids = n] as the test, all others as factors. Returns false if two
-  /// different tests are found.
+  /// [ids = n] to `product.test`, all others to `product.factors`. Returns
+  /// false if two different tests are found.
   bool peel(const Family &family, const Dims &frame) {
     if (std::optional<ExpertTest> test = testOf(family, frame)) {
       if (product.test && !(*product.test == *test))
@@ -152,9 +152,9 @@ std::optional<std::pair<ExpertTest, int64_t>> expertOf(Value term) {
   return expertIn(term, allDims(rank), rank, true);
 }
 
-/// Returns nullopt if the terms of the sum contain no test [ids = n], since
-/// they are then not those of a mixture of experts. If the terms sum over the
-/// choices of a token, the ids must also have the dimension of choices.
+/// Returns the product if it is a term of a mixture of experts: it must contain
+/// a test [ids = n]. If the term sums over the choices of a token, the ids must
+/// also have the dimension of choices. Otherwise returns nullopt.
 static std::optional<ExpertProduct> checked(ExpertProduct product,
                                             int64_t experts) {
   product.experts = experts;

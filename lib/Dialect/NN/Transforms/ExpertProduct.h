@@ -1,5 +1,5 @@
-// Recognizes sums over experts in which each term is a product of factors, one
-// of which is a test whether the token chose the expert: [ids = n] for expert
+// Recognizes sums over experts in which each term is a product of factors, and
+// one factor is a test whether the token chose the expert: [ids = n] for expert
 // n.
 
 #ifndef CLEAVE_LIB_DIALECT_NN_TRANSFORMS_EXPERTPRODUCT_H
@@ -36,8 +36,8 @@ struct ExpertProduct {
 /// the test and the factors. Otherwise returns nullopt.
 std::optional<ExpertProduct> productOf(const Family &terms);
 
-/// Returns the same for an einsum that sums over experts by contraction. The
-/// einsum must contract exactly one letter, the dimension of experts.
+/// Like productOf, for an einsum that sums over experts by contraction: it must
+/// contract exactly one letter, the dimension of experts.
 std::optional<ExpertProduct> productOfContracted(EinsumOp op);
 
 /// If a single term of a sum over experts contains a test [ids = n] as a

@@ -1,14 +1,16 @@
-// Rewrites a sum over all experts n to a sum over the slots k of each token t,
-// where slot k is the k-th expert that the token chose:
+// Rewrites a sum over all experts n to a sum over the choices k of each token
+// t, where choice k is the k-th expert that the token chose (called a slot in
+// code):
 //
 //   sum over experts n of sum over k of [ids[t, k] = n] * w[t, k] * f_n(x[t])
 //     = sum over k of w[t, k] * f_ids[t, k](x[t])
 //
 // Here f_n is the function that expert n computes, and w are the weights of the
 // token's choices. A frame is a list of numbers that identify the dimensions of
-// a value on the left side (see Factor). Dimensions that the ids also have
-// enumerate tokens or slots; all other dimensions are called features. A value
-// on the right side has the dimensions [tokens..., slots, features...].
+// a value on the left side (see Factor in ExpertProduct.h). Dimensions that the
+// ids also have enumerate tokens or choices; all other dimensions are called
+// features. A value on the right side has the dimensions [tokens..., choices,
+// features...].
 
 #include "ExpertSlots.h"
 
@@ -31,7 +33,7 @@ private:
     return dim != product.slot && !llvm::is_contained(tokens, dim);
   }
   /// Returns the indices in `frame` of the features, that is, of the dimensions
-  /// that enumerate neither tokens nor slots.
+  /// that enumerate neither tokens nor a token's choices.
   Dims featuresOf(const Dims &frame) const {
     Dims features;
     for (auto [index, dim] : llvm::enumerate(frame))
@@ -61,12 +63,13 @@ private:
   Location loc;
   const ExpertProduct &product;
   Value ids;
-  Dims tokens;        // numbers of the token dimensions, in the ids' order
+  Dims tokens;        // numbers of the dimensions of tokens, in the ids' order
   int64_t fresh = -1; // the last number given to a contracted dimension
   SmallVector<std::tuple<Family, Dims, Value>> known;
 };
 
-/// Reshapes the ids to [tokens..., slots].
+/// Reshapes the ids to [tokens..., choices], where a choice is one of the
+/// experts that a token chose.
 bool SlotBuilder::arrangeIds() {
   ids = product.test->ids;
   Dims order, shape;
@@ -97,14 +100,14 @@ bool SlotBuilder::arrangeIds() {
 }
 
 /// Broadcasts a value that all experts share to the dimensions [tokens...,
-/// slots, features...].
+/// choices, features...].
 Value SlotBuilder::spread(Value value, Dims frame) {
   Dims shape = slotShape(Family::shared(value), frame), features;
   if (Value number = reshapedSplat(b, loc, value, shape))
     return number;
   for (int64_t index : featuresOf(frame))
     features.push_back(frame[index]);
-  // Broadcasts of the value are skipped: only the final result is broadcast.
+  // Operands of broadcasts are broadcast directly to the final shape.
   while (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
     Dims inner;
     for (int64_t dim : broadcast.getDims())
@@ -168,8 +171,8 @@ Value SlotBuilder::einsumOf(const FamilyStep &step, const Dims &frame) {
                                  [&](int64_t dim) { return isFeature(dim); });
     if (!isMatrix || featuresOf(sides[1 - matrix]).size() != 1)
       continue;
-    // One letter of the matrix must be contracted with the input, and the other
-    // one must be in the result.
+    // The contraction must be over one dimension of the expert's matrix, and
+    // the other one must be in the result.
     size_t contracted = other.contains(own[0]) ? 0 : 1;
     if (!other.contains(own[contracted]) ||
         StringRef(labels.result).contains(own[contracted]) ||
@@ -240,8 +243,9 @@ Value SlotBuilder::build(const Family &family, const Dims &frame) {
   switch (step->kind) {
   case FamilyStep::Leaf:
     // The values are function arguments, one per expert. If they have no
-    // dimension of tokens, as biases of the experts, each slot gets the value
-    // of its expert: stack the values and gather them by the expert ids.
+    // dimension of tokens, such as biases of the experts, each choice of a
+    // token gets its expert's value: stack the values and gather them by expert
+    // id.
     if (featuresOf(frame).size() != frame.size())
       return nullptr;
     return GatherOp::create(b, loc, stackOf(family), ids, 0);
@@ -315,8 +319,8 @@ Value SlotBuilder::run(ArrayRef<int64_t> shape) {
         own.push_back(factor.frame[index]);
       if (own.empty() != ofWeights)
         continue;
-      // The factors of a term that have features (dimensions of neither tokens
-      // nor slots) are multiplied elementwise. So they must all have the same
+      // The factors that have features (dimensions of neither tokens nor
+      // choices) are multiplied elementwise. So they must all have the same
       // features in the same order. If not, the sum over experts is not
       // rewritten.
       if (!ofWeights && result && own != features)

@@ -1,4 +1,4 @@
-// Finds the dimensions of values that must be split in the same way (classes),
+// Finds equivalence classes of dimensions that must be split in the same way,
 // and the factors into which they are split.
 
 #include "FactorDimensions.h"
@@ -76,9 +76,9 @@ void FactorAnalysis::visitReshape(ReshapeOp op) {
     return;
   }
   // Divides the dimensions of the reshape's operand and result into groups of
-  // consecutive dimensions. Each group has the same number of elements in the
-  // operand and in the result, and is as small as possible. Dimensions of size
-  // 1 belong to no group.
+  // consecutive dimensions. A group has as many elements in the operand as in
+  // the result, and is as small as possible. Dimensions of size 1 belong to no
+  // group.
   auto next = [](ArrayRef<int64_t> shape, size_t &at) {
     while (at < shape.size() && shape[at] == 1)
       ++at;
@@ -188,7 +188,7 @@ void FactorAnalysis::visit(Operation *op) {
     return makeAtomic(gather.getTable(), dim);
   }
   // An operation on rows, such as softmax, needs its last dimension as a whole.
-  // So that dimension is atomic, and only the other dimensions may be cut.
+  // So this dimension is atomic: only the other dimensions may be split.
   auto rows = [&](Value input, Value result, ValueRange features,
                   ValueRange statistics) {
     int64_t last = rankOf(input) - 1;
@@ -251,8 +251,9 @@ void FactorAnalysis::visit(Operation *op) {
 // Cuts
 //===----------------------------------------------------------------------===//
 
-/// Whether the cuts divide a dimension of size `size` into factors: each cut
-/// must divide the next one, and the last cut must divide `size`.
+/// Returns whether the cuts (sizes of the minor part of a dimension, ascending)
+/// divide a dimension of size `size` into factors: each cut must divide the
+/// next one, and the last cut must divide `size`.
 static bool isChain(const std::set<int64_t> &cuts, int64_t size) {
   int64_t inner = 1;
   for (int64_t cut : cuts) {
@@ -338,8 +339,8 @@ void FactorAnalysis::cutEqualSlices(func::FuncOp function) {
       for (int64_t dim = 0; dim < rankOf(argument); ++dim)
         ofParameters.insert(find(node(argument, dim)));
   }
-  // For each class of dimensions that the function slices: the size of the
-  // slices (0 if they have different sizes), and their offsets.
+  // For each class of dimensions that the function slices, `parts` has the size
+  // of the slices (0 if they have different sizes) and their offsets.
   std::map<int, std::pair<int64_t, std::set<int64_t>>> parts;
   for (const Cut &slice : slices) {
     auto &[size, offsets] =

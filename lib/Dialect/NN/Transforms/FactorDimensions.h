@@ -31,16 +31,16 @@ class FactorAnalysis {
 public:
   /// With `views`, a dimension of a parameter is also cut if the function reads
   /// it only in slices of equal size that together cover it. An example is a
-  /// parameter that stores two matrices as one.
+  /// parameter that stores two matrices side by side.
   FactorAnalysis(mlir::func::FuncOp function, bool views);
 
-  /// The sizes of the factors of a dimension, major to minor; empty for a
-  /// dimension of size 1.
+  /// Returns the sizes of the factors of a dimension, from major to minor;
+  /// empty for a dimension of size 1.
   Dims factors(mlir::Value value, int64_t dim) const;
-  /// The factored shape of a value: the sizes of the factors of all its
+  /// Returns the factored shape of a value: the sizes of the factors of all its
   /// dimensions, in order.
   Dims shape(mlir::Value value) const;
-  /// Whether the factored shape of any value differs from its shape.
+  /// Returns whether the factored shape of any value differs from its shape.
   bool changes() const { return anyChange; }
 
 private:
@@ -54,8 +54,8 @@ private:
     /// divides the next one, and all cuts divide the size.
     std::set<int64_t> cuts;
   };
-  /// Consecutive dimensions of a reshape's operand and of its result with the
-  /// same number of elements in total.
+  /// Consecutive dimensions of a reshape's operand, or of its result, that
+  /// together have the same number of elements as those of the other.
   struct Group {
     llvm::SmallVector<std::pair<int, int64_t>, 4> parts; // (node, stride)
     int64_t size = 1;
@@ -93,10 +93,10 @@ private:
 
 /// Rewrites a function such that its values have their factored shapes, in
 /// which dimensions are split into factors (see the top of this file). With
-/// `views`, this includes parameters and constants, which then are views of the
-/// tensors in the model file (`nn.view`). Otherwise parameters and constants
-/// keep their shapes and are reshaped where they are used. Inputs and results
-/// of the function always keep their shapes.
+/// `views`, this includes parameters and constants, which are then read from
+/// the model file in a different shape (`nn.view`). Otherwise parameters and
+/// constants keep their shapes and are reshaped where they are used. Inputs and
+/// results of the function always keep their shapes.
 void factorDimensions(mlir::func::FuncOp function, bool views);
 
 } // namespace cleave::nn

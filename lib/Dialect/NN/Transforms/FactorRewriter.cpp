@@ -22,9 +22,9 @@ public:
 private:
   void mapArgument(BlockArgument argument);
   void rewrite(Operation *op);
-  /// The functions that return bool rewrite an operation such that its operands
-  /// and results have factored shapes, in which dimensions are split into
-  /// factors. They return false if the operation must keep its original shapes.
+  /// Each of the functions that return bool rewrites an operation to factored
+  /// shapes, in which dimensions are split into factors. They return false if
+  /// the operation must keep its original shapes.
   bool rewriteFactored(Operation *op);
   bool rewriteRows(Operation *op);
   bool rewriteChoice(Operation *op);
@@ -35,17 +35,17 @@ private:
   RankedTensorType factoredTypeOf(Value old) {
     return typeOf(old).clone(analysis.shape(old));
   }
-  /// For each dimension of the original value, the indices of its factors among
-  /// the dimensions of the factored shape.
+  /// Returns, for each dimension of the original value, the indices of its
+  /// factors among the dimensions of the factored shape.
   SmallVector<Dims> positions(Value old);
   Value mapped(Value old) { return map.lookup(old); }
-  /// The rewritten value, reshaped to `shape`.
+  /// Returns the rewritten value, reshaped to `shape`.
   Value as(Value old, ArrayRef<int64_t> shape) {
     return reshapeTo(builder, loc, mapped(old), shape);
   }
-  /// Returns the factored shape of a value, but keeps those of the dimensions
-  /// `dims` that have size 1. A dimension of size 1 has no factors, so
-  /// otherwise it is missing in the factored shape.
+  /// Returns the factored shape of a value, in which dimensions of size 1 are
+  /// missing, because they have no factors. But those of the dimensions `dims`
+  /// that have size 1 are kept.
   Dims shapeWithUnits(Value old, ArrayRef<int64_t> dims);
   void define(Value old, Value value) {
     map[old] = reshapeTo(builder, loc, value, analysis.shape(old));
@@ -105,8 +105,8 @@ void Rewriter::mapArgument(BlockArgument argument) {
     function.setArgAttr(
         index, kViewAttr,
         ViewAttr::get(function.getContext(), original, seen, {}));
-  // Until all operations are rewritten, some of them still read the argument in
-  // its original shape.
+  // Operations that are not rewritten yet still read the argument in its
+  // original shape.
   auto reshape =
       ReshapeOp::create(builder, loc, typeOf(argument).clone(shape), argument);
   viewed.push_back(reshape);
@@ -115,7 +115,7 @@ void Rewriter::mapArgument(BlockArgument argument) {
 
 void Rewriter::rewriteEinsum(EinsumOp op) {
   EinsumOp::Labels labels = op.getLabels();
-  // For each letter of the original equation, the letters of its factors.
+  // The letters of the factors, for each letter of the original equation.
   llvm::SmallDenseMap<char, std::string> letters;
   char next = 'a';
   auto expand = [&](StringRef old, Value value) {
@@ -178,7 +178,7 @@ bool Rewriter::rewriteSlice(SliceOp op) {
         continue;
       }
       // The slice selects a single index of this factor, and a range of the
-      // factors minor to it.
+      // more minor factors.
       if (offset / inner != (offset + size - 1) / inner)
         return false;
       offsets.push_back(offset / inner);

@@ -3,8 +3,8 @@
 // computed for its example input. The graph then still computes the largest
 // router scores, but nothing reads their indices. Instead, it multiplies the
 // scores at the stored indices with the outputs of the experts, or masks the
-// scores at these indices. Scores are taken for those of a router only if they
-// are computed with a matrix of the model and are multiplied with other data.
+// scores at these indices. Scores count as those of a router only if they are
+// computed with a matrix of the model and are multiplied with other data.
 
 #include "FrozenRouting.h"
 #include "Dataflow.h"
@@ -17,9 +17,9 @@ namespace cleave::nn {
 
 namespace {
 
-/// Whether the value is a constant whose elements are not all equal: an
-/// argument that is a constant of the model file, or an arith.constant that is
-/// no splat.
+/// Returns whether the value is a constant with elements that are not all
+/// equal: an argument that is a constant in the model file, or an
+/// arith.constant that is no splat.
 bool isFixed(Value value) {
   for (;;) {
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -47,8 +47,8 @@ Value largestScores(Operation &op) {
                                                        : Value();
 }
 
-/// Whether a value is computed from parameters alone, such as a matrix of the
-/// model with scaled rows.
+/// Returns whether a value is computed from parameters alone, such as a matrix
+/// of the model whose rows are scaled.
 bool isLearned(Value matrix) {
   bool hasParameter = false;
   SmallVector<Value> values = {matrix};
@@ -68,8 +68,8 @@ bool isLearned(Value matrix) {
   return hasParameter;
 }
 
-/// Whether the value depends on a product with a parameter. Scores without such
-/// a product were not learned, so they belong to no router.
+/// Returns whether the value depends on a product with a parameter. Scores
+/// without such a product were not learned, so they belong to no router.
 bool followsFromProduct(Value value) {
   SmallVector<Value> values = {value};
   llvm::DenseSet<Operation *> seen;
@@ -85,14 +85,14 @@ bool followsFromProduct(Value value) {
 }
 
 /// Follows router scores through their readers until they are combined with
-/// other data. Notes which values hold scores at fixed positions: scores that a
-/// gather, a slice or a mask selects by constants, and not by indices that the
-/// program computes.
+/// other data. Finds the values that have scores at fixed positions: scores
+/// that a gather, a slice or a mask selects by constants, instead of by indices
+/// that the program computes.
 class Followed {
 public:
-  /// With `hasSlots`, the last dimension of `scores` enumerates the experts
-  /// that a token has chosen (its slots). A slice of `scores` along this
-  /// dimension does not count as reading scores at fixed positions.
+  /// If `hasSlots` is true, the last dimension of `scores` enumerates the
+  /// experts that a token has chosen. A slice of `scores` along this dimension
+  /// does not count as reading scores at fixed positions.
   Followed(Value scores, bool hasSlots) : scores(scores), hasSlots(hasSlots) {
     add(scores, false);
     while (!values.empty()) {
@@ -102,9 +102,9 @@ public:
     }
   }
 
-  /// Whether router scores that constants select (scores at fixed positions)
-  /// are multiplied with other data, that is, with values that are neither
-  /// scores nor constants.
+  /// Returns whether router scores that constants select (scores at fixed
+  /// positions) are multiplied with other data, that is, with values that are
+  /// neither scores nor constants.
   bool weighFixedly() const {
     for (auto [value, isPlaced] : atFixed)
       if (isPlaced)
@@ -130,8 +130,9 @@ private:
     values.push_back(value);
   }
 
-  /// Returns whether a slice drops elements of a dimension. The dimension of
-  /// the scores that enumerates the chosen experts of a token does not count.
+  /// Returns whether a slice selects some of the elements of a dimension by
+  /// constants. Slices of the scores along the dimension of a token's chosen
+  /// experts are allowed.
   bool cuts(SliceOp slice) const {
     ArrayRef<int64_t> shape = shapeOf(slice.getInput());
     for (auto [dim, size] : llvm::enumerate(slice.getSizes()))
@@ -153,8 +154,8 @@ private:
     } else if (isa<BroadcastOp, ReshapeOp, TransposeOp, ReduceOp>(user)) {
       add(user->getResult(0), isPlaced);
     } else if (isElementwise(user) || isa<EinsumOp>(user)) {
-      // An operand that does not come from the scores may be a constant mask,
-      // by which the operation selects some of the scores.
+      // An operand that does not come from the scores may be a constant mask
+      // that selects some of the scores.
       bool mayMask = isa<arith::MulFOp, arith::SelectOp, EinsumOp>(user);
       bool isMasked = false;
       for (Value operand : user->getOperands())

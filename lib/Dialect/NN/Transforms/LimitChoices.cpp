@@ -1,5 +1,5 @@
-// nn-limit-choices: limits how many token-expert pairs (slots) an expert takes.
-// The pairs beyond the expert's capacity are dropped.
+// nn-limit-choices: limits how many token-expert pairs an expert accepts. The
+// pairs beyond the expert's capacity are dropped.
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/NN.h"
@@ -24,9 +24,8 @@ using namespace cleave;
 namespace {
 
 /// The experts that one router chooses. If it chooses k experts for each token,
-/// the token has k token-expert pairs, which are called slots. The order of
-/// samples, positions and slots decides which slots are dropped when an expert
-/// is full.
+/// the token has k token-expert pairs (slots). If an expert is full, later
+/// pairs in the order of samples, positions and slots are dropped.
 struct Choices {
   Value ids;
   int64_t experts;
@@ -51,7 +50,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
           << scope << "'; expected sequence or microbatch";
       return signalPassFailure();
     }
-    // All grouped products that read the same choices share one limit.
+    // All grouped products that read the same expert ids share one limit.
     llvm::MapVector<Value, nn::GroupedDotOp> products;
     func.walk([&](nn::GroupedDotOp op) { products.insert({op.getIds(), op}); });
     if (products.empty()) {
@@ -79,7 +78,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     std::optional<int64_t> batch = samplesOfCall();
     bool isSequence = tokenDims >= 2 && sizes[0] == batch.value_or(sizes[0]) &&
                       samplesDimOf(ids).value_or(0) == 0;
-    // If the batch has one sample, the ids may lack the dimension of samples.
+    // If the batch has one sample, the ids may lack the batch dimension.
     bool isOne = batch == 1;
     if (!isSequence && !isOne && scope == "sequence")
       return op.emitOpError("has choices ")
@@ -88,8 +87,7 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
                 "[samples, positions, slots] or [samples, positions]; with "
                 "parallel.expert.capacity_scope = \"microbatch\" it is that of "
                 "all";
-    // If the ids have no dimension of samples, all tokens count as one
-    // sequence.
+    // If the ids have no batch dimension, all tokens count as one sequence.
     choices.shape = {isSequence ? sizes[0] : 1, 1};
     for (int64_t size : sizes.slice(isSequence, tokenDims - isSequence))
       choices.shape[1] *= size;
@@ -113,8 +111,8 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     return flow ? flow->dimOf(ids) : std::nullopt;
   }
 
-  /// Whether the last dimension of the ids enumerates the experts that one
-  /// token has chosen (its slots).
+  /// Returns whether the last dimension of the ids enumerates the experts that
+  /// one token has chosen.
   bool hasSlots(Value ids) {
     int64_t rank = typeOf(ids).getRank();
     if (ids.getDefiningOp<nn::ArgMaxOp>() || rank == 0)
@@ -175,8 +173,8 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     return nn::ReshapeOp::create(b, value.getLoc(), type.clone(shape), value);
   }
 
-  /// Returns the loads of the experts, [samples, experts]: how many
-  /// token-expert pairs of each sample have each expert.
+  /// Returns the loads of the experts, [samples, experts]: the number of
+  /// token-expert pairs that each sample has with each expert.
   static Value loadsOf(OpBuilder &b, Value ids, int64_t experts) {
     Location loc = ids.getLoc();
     RankedTensorType type = typeOf(ids);
@@ -199,7 +197,8 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
                                 dimsFrom(1, last));
   }
 
-  /// Whether the gather reads a table with one row per expert, such as a bias.
+  /// Returns whether the gather reads a table with one row per expert, such as
+  /// a bias.
   static bool isTableOf(nn::GatherOp gather, int64_t experts) {
     return gather.getDim() == 0 &&
            typeOf(gather.getTable()).getDimSize(0) == experts;

@@ -19,8 +19,8 @@ struct BoolToFloat : OpRewritePattern<arith::UIToFPOp> {
     auto type = dyn_cast<RankedTensorType>(op.getType());
     if (!type || !getElementTypeOrSelf(op.getIn().getType()).isInteger(1))
       return rewriter.notifyMatchFailure(op, "operand is no boolean tensor");
-    // Without further arithmetic on the number, for example if labels are only
-    // counted, the conversion from boolean to number is left unchanged.
+    // The conversion from boolean to number is left unchanged if there is no
+    // arithmetic on the number, for example if labels are only counted.
     bool followed = llvm::any_of(op->getUsers(), [&](Operation *user) {
       return isElementwise(user) &&
              llvm::all_of(user->getOperands(), [&](Value operand) {

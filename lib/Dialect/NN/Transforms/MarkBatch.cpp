@@ -38,8 +38,9 @@ struct MarkBatchPass : cleave::impl::MarkBatchPassBase<MarkBatchPass> {
       if (!isInput(argument) || said(argument))
         continue;
       std::optional<int64_t> dim = flow.dimOf(argument);
-      // An input can have a dimension of samples that propagation does not
-      // connect with the batch, because the function only sums over it.
+      // The first dimension of an input may enumerate samples although no
+      // operation connects it with the batch, for example because the function
+      // only sums over it.
       if (!dim && !isDeclared && typeOf(argument).getRank() &&
           typeOf(argument).getDimSize(0) == batch && !flow.meetsBatch(argument))
         dim = 0;
@@ -72,8 +73,9 @@ private:
                                                         nn::kBatchDimAttr);
   }
 
-  /// Chooses the inputs whose batch dimension is known: those that declare one,
-  /// else the tokens, else the first input.
+  /// Chooses the inputs whose batch dimension is known, from which it is
+  /// propagated: those that declare one; if there are none, the tokens (or the
+  /// first input), with dimension 0.
   bool findSeeds(func::FuncOp func) {
     seeds.clear();
     isDeclared = false;
@@ -119,8 +121,8 @@ private:
   }
 
   SmallVector<std::pair<BlockArgument, int64_t>> seeds;
-  /// Whether some input declares its batch dimension. Then every input that has
-  /// one must declare it.
+  /// True if an input declares its batch dimension. Then every input with a
+  /// batch dimension must declare it.
   bool isDeclared = false;
 };
 

@@ -19,12 +19,13 @@ struct Affine {
   int64_t query = 0, key = 0, offset = 0;
 };
 
-/// The bound for integers in index arithmetic. It keeps sums within 64 bits,
-/// and larger numbers cannot be indices.
+/// The bound on integers in index arithmetic. It keeps sums within 64 bits;
+/// larger numbers cannot be indices.
 constexpr double kLargest = int64_t(1) << 60;
 
-/// For a data movement whose result has the score dimensions `dims`, returns
-/// the score dimensions of its operand.
+/// `op` is a data movement, and `dims` says for each dimension of its result
+/// which dimension of the scores it is. Returns the same for its operand;
+/// nullopt if `op` is no data movement.
 std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
   Dims result;
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
@@ -41,8 +42,8 @@ std::optional<Dims> through(Operation *op, ArrayRef<int64_t> dims) {
 }
 
 /// Follows a value back through broadcasts and other data movements. Returns
-/// the value from which these start, and the dimensions of the scores along
-/// which it varies.
+/// the value that is moved by these operations, and the dimensions of the
+/// scores along which it varies.
 Narrow narrowed(Value value, ArrayRef<int64_t> dims) {
   Narrow result{value, Dims(dims)};
   while (Operation *op = result.source.getDefiningOp()) {
@@ -87,7 +88,8 @@ std::optional<Affine> affineOf(Value value, ArrayRef<int64_t> dims,
 }
 
 /// If `value` is an index difference of a key j and a query i, adds the bounds
-/// on j - i that `low <= value <= high` implies; otherwise returns false.
+/// on j - i that follow from `low <= value <= high` to `parts`; otherwise
+/// returns false.
 bool addBand(const Affine &value, std::optional<int64_t> low,
              std::optional<int64_t> high, MaskPart part, MaskParts &parts) {
   if (value.query * value.key != -1)
@@ -108,8 +110,8 @@ bool addBand(const Affine &value, std::optional<int64_t> low,
   return true;
 }
 
-/// Adds a comparison of query and key indices, or of the absolute value of
-/// their difference; returns false for other operations.
+/// Adds to `parts` a comparison of query and key indices, or of the absolute
+/// value of their difference; returns false for other operations.
 bool addComparison(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
                    const ScoreDims &scores, MaskParts &parts) {
   arith::CmpIPredicate predicate = op.getPredicate();
@@ -149,8 +151,8 @@ bool addComparison(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
 }
 
 /// If `op` compares ids of queries with ids of keys, adds the segments that
-/// these ids define. Returns false for other comparisons, or if there are
-/// segments already.
+/// these ids define (queries read only keys with the same id) to `parts`.
+/// Returns false for other comparisons, or if there are segments already.
 bool addSegments(arith::CmpIOp op, bool negated, ArrayRef<int64_t> dims,
                  const ScoreDims &scores, MaskParts &parts) {
   if (parts.segments ||
@@ -209,8 +211,9 @@ BandRule sayBand(MaskParts &parts, int64_t s, int64_t t) {
   BandRule rule;
   bool fromAbove = parts.highest && *parts.highest < t - 1;
   bool fromBelow = parts.lowest && *parts.lowest > 1 - s;
-  // nn.attention has windows that end at the query or contain it. Other bands,
-  // such as empty ones or ones with a lower bound only, stay as masks.
+  // nn.attention supports bands (ranges of keys) that end at the query or
+  // contain it. Other bands, such as empty ones or those with only a lower
+  // bound, remain masks.
   bool isWindow = fromAbove && fromBelow && *parts.lowest <= *parts.highest;
   if (fromBelow && !isWindow)
     llvm::append_range(parts.rest, parts.lowerBounds);

@@ -7,8 +7,8 @@
 
 namespace cleave::nn {
 
-/// The dimensions of the scores for queries s, keys t and the batch b; -1 if
-/// there is none.
+/// The dimensions of the scores that enumerate the samples, the queries and the
+/// keys; -1 if the scores have no such dimension.
 struct ScoreDims {
   int64_t batch = -1, query = -1, key = -1;
 };
@@ -45,8 +45,9 @@ struct MaskParts {
 void splitMask(mlir::Value mask, bool negated, llvm::ArrayRef<int64_t> dims,
                const ScoreDims &scores, MaskParts &parts);
 
-/// A band of the mask, as attributes of nn.attention. These compare positions:
-/// key j has position j, and query i has position i + shift.
+/// A band of the mask (a range of keys for each query), expressed by attributes
+/// of nn.attention. These compare positions: key j has position j, and query i
+/// has position i + shift.
 struct BandRule {
   bool causal = false;
   int64_t window = 0, shift = 0;

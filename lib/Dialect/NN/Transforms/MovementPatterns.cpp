@@ -48,8 +48,8 @@ struct TransposeOfBroadcast : OpRewritePattern<TransposeOp> {
   }
 };
 
-/// If all operands of an elementwise operation are repeated along some
-/// dimension, computes the operation without that dimension and broadcasts the
+/// If all operands of an elementwise operation are broadcast along some
+/// dimension, computes the operation without this dimension and broadcasts the
 /// result.
 struct NarrowElementwise : RewritePattern {
   NarrowElementwise(MLIRContext *context)
@@ -335,8 +335,8 @@ struct ReduceOfTranspose : OpRewritePattern<ReduceOp> {
   }
 };
 
-/// The pattern requires that the transpose keeps the last dimension, along
-/// which softmax runs.
+/// softmax(transpose(x)) -> transpose(softmax(x)), if the transpose keeps the
+/// last dimension, along which softmax runs.
 struct SoftmaxOfTranspose : OpRewritePattern<SoftmaxOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SoftmaxOp op,
@@ -354,7 +354,8 @@ struct SoftmaxOfTranspose : OpRewritePattern<SoftmaxOp> {
   }
 };
 
-/// An iota of rank above 1 becomes a one-dimensional iota that is broadcast.
+/// Replaces an iota with several dimensions by the broadcast of a
+/// one-dimensional iota.
 struct IotaIsList : OpRewritePattern<IotaOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(IotaOp op,

@@ -1,4 +1,4 @@
-// Finds the dimensions of values that count the positions of the sequence.
+// Finds the dimensions of values that enumerate the positions of the sequence.
 
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
 
@@ -89,9 +89,10 @@ std::optional<int64_t> PositionFlow::dimOf(Value value) const {
 }
 
 /// Marks a dimension as counting positions if it is as long as the sequence,
-/// and returns whether the mark is new. A dimension of another size has another
-/// meaning, even if a sharding rule connects it with positions: it may belong
-/// to a longer table of position embeddings, or to a slice.
+/// and returns whether the mark is new. A dimension of a different size does
+/// not enumerate positions, even if a sharding rule connects it with such a
+/// dimension: it may belong to a longer table of position embeddings, or to a
+/// slice.
 bool PositionFlow::mark(Value value, int64_t dim) {
   RankedTensorType type = rankedTypeOf(value);
   if (!type || type.getDimSize(dim) != length)
@@ -103,8 +104,8 @@ bool PositionFlow::mark(Value value, int64_t dim) {
 
 void PositionFlow::run(Block &body) {
   // The marks are not propagated through a constant, from one operation that
-  // reads it to another one, since each of the operations could read its own
-  // copy of the constant.
+  // reads it to another one, since they are unrelated: each could as well read
+  // its own copy of the constant.
   auto connects = [](Operation *op) {
     return !op->hasTrait<OpTrait::ConstantLike>();
   };

@@ -3,14 +3,14 @@
 //   scores  = einsum(query, key) * scale, capped, + bias, masked
 //   result  = einsum(softmax(scores), value)
 //
-// The letters of the einsums tell the role of each dimension. Letters that
+// The letters of the einsums determine the role of each dimension. Letters that
 // query, key and scores have are the batch and the KV heads. Letters that only
 // query and scores have are the queries and the query heads per KV head. The
 // letter that the second einsum contracts is the keys. The order of dimensions
 // is arbitrary, except that keys are last in the scores, since softmax runs
 // along them, and that queries follow their heads. Heads and features may be
-// several dimensions each, where projections are fused or where positions
-// rotate pairs; in nn.attention they are one dimension each.
+// several dimensions each, if projections are fused or if rotary embeddings
+// rotate pairs of features; in nn.attention they are one dimension each.
 
 #include "AttentionScores.h"
 #include "MaskAnalysis.h"
@@ -46,8 +46,9 @@ Value peelScale(Value value, double &scale) {
   return value;
 }
 
-/// The softmax, possibly with a guard that turns rows without any key, which
-/// are NaN, into zeros.
+/// Returns the softmax that computes `value`; null if there is none. A guard
+/// may follow the softmax, which replaces the NaN in rows without any key by
+/// zero.
 SoftmaxOp softmaxOf(Value value) {
   if (auto select = value.getDefiningOp<arith::SelectOp>()) {
     auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
@@ -60,8 +61,8 @@ SoftmaxOp softmaxOf(Value value) {
   return value.getDefiningOp<SoftmaxOp>();
 }
 
-/// For each role: the dimensions of the scores that have it. A role that no
-/// dimension has is -1 or an empty list.
+/// The dimensions of the scores that have each role. A role that no dimension
+/// has is -1 or an empty list.
 struct Roles {
   int64_t batch = -1, query = -1, key = -1;
   /// The dimensions of KV heads, and those of the query heads that share a KV
@@ -152,7 +153,7 @@ bool Raiser::findRoles() {
   roles.key = last;
   roles.query = queries.pop_back_val();
   roles.group = Dims(queries);
-  // A batch of one sample has no letter.
+  // In a batch of one sample, the batch may have no letter.
   if (!shared.empty() && (shared.size() > 1 || !isOneSample())) {
     roles.batch = shared.front();
     shared.erase(shared.begin());
@@ -161,7 +162,7 @@ bool Raiser::findRoles() {
   return true;
 }
 
-/// Whether the function is called with one sample at a time.
+/// Returns whether the function is called with one sample at a time.
 bool Raiser::isOneSample() {
   auto func = op->getParentOfType<func::FuncOp>();
   if (!func)
@@ -262,7 +263,8 @@ Value Raiser::toKeyMask(Narrow mask) {
   return broadcastTo(rewriter, loc, source, shape, {1});
 }
 
-/// [s] or [b, s], of queries or keys.
+/// Returns the ids of the segments of queries or keys in the dimension order
+/// that nn.attention requires: [s] or [b, s].
 Value Raiser::toSegments(Narrow segments) {
   bool swapped = segments.dims.size() == 2 && segments.dims[1] == roles.batch;
   return swapped ? transposeTo(rewriter, loc, segments.source, {1, 0})
@@ -301,14 +303,16 @@ LogicalResult Raiser::run(bool probabilitiesLeft) {
   keyLabels = keyRight ? inner.rhs : inner.lhs;
   if (!findRoles())
     return failure();
-  // nn.attention has no derivative for its bias, so a bias that may be trained
-  // is added outside.
+  // nn.attention has no derivative with respect to its bias. So attention with
+  // a bias that may be trained is not recognized, and stays a chain of
+  // operations.
   if (llvm::any_of(scores.biases, [](const Bias &term) {
         return dependsOnParameter(term.value.source);
       }))
     return failure();
 
-  // softcap * tanh(x) is that of scores softcap * x.
+  // The softcap softcap * tanh(x), with x = product * scale, is that of
+  // nn.attention for scores of softcap * x.
   double scale =
       scores.softcap != 0 ? scores.scale * scores.softcap : scores.scale;
   query = peelScale(query, scale);

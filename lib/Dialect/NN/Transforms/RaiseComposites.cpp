@@ -1,4 +1,4 @@
-// nn-raise-composites: runs the patterns of the Raise*.cpp files together.
+// nn-raise-composites: applies all patterns of the Raise*.cpp files.
 
 #include "Dataflow.h"
 
@@ -27,8 +27,8 @@ struct RaiseCompositesPass
     cleave::nn::populateRaiseGeluPatterns(patterns);
     cleave::nn::populateRaiseRotaryPatterns(patterns);
     cleave::nn::populateRaiseAttentionPatterns(patterns);
-    // The raising patterns insert transposes and reshapes. The movement
-    // patterns are included to remove these again.
+    // The raising patterns insert transposes and reshapes, which the movement
+    // patterns remove again.
     cleave::nn::populateMovementPatterns(patterns);
     cleave::nn::populateEinsumPatterns(patterns);
     OpPassManager cleanup(func::FuncOp::getOperationName());

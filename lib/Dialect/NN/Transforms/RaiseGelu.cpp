@@ -1,4 +1,4 @@
-// GELU in its two forms:
+// Recognizes GELU in its two forms:
 //   tanh: x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))
 //   erf:  x * 0.5 * (1 + erf(x / sqrt(2)))
 // Products are compared as sets of factors, so order does not matter.
@@ -15,7 +15,8 @@ namespace {
 
 constexpr double kTolerance = 1e-5;
 
-/// A product: a number, and values with their exponents.
+/// A product: a constant factor and the other factors. A factor of x^3 is
+/// listed three times.
 struct Product {
   double number = 1;
   SmallVector<Value> factors;
@@ -51,7 +52,8 @@ bool near(double value, double expected) {
   return std::abs(value - expected) <= kTolerance * std::abs(expected);
 }
 
-/// x + 0.044715 * x^3, in either order.
+/// Returns whether `value` is x + 0.044715 * x^3, with the terms in either
+/// order.
 bool isCubicOf(Value value, Value x) {
   auto add = value.getDefiningOp<arith::AddFOp>();
   if (!add)
@@ -68,7 +70,8 @@ bool isCubicOf(Value value, Value x) {
   return false;
 }
 
-/// 1 + tanh(...) or 1 + erf(...) of x.
+/// If `value` is 1 + tanh(...) or 1 + erf(...), the second factor of a GELU of
+/// x, returns which of the two.
 std::optional<GeluKind> gateOf(Value value, Value x) {
   auto add = value.getDefiningOp<arith::AddFOp>();
   if (!add)
@@ -99,9 +102,9 @@ struct RaiseGelu : OpRewritePattern<arith::MulFOp> {
                                 PatternRewriter &rewriter) const override {
     if (!isa<RankedTensorType>(op.getType()))
       return rewriter.notifyMatchFailure(op, "no tensor");
-    // x itself may be a product. The factors of GELU are then x and the gate,
-    // and x must not be taken apart into its factors, so shallow depths are
-    // tried first.
+    // x itself may be a product, which must not be split into its factors: the
+    // factors of GELU are then x and the gate. So products are first split only
+    // to a small depth.
     for (unsigned depth = 1; depth <= 3; ++depth) {
       Product product = productOf(op, depth);
       if (product.factors.size() != 2 || !near(product.number, 0.5))

@@ -13,7 +13,8 @@ namespace cleave::nn {
 
 namespace {
 
-/// Looks through a broadcast that adds the last dimension only.
+/// If `value` is broadcast only along its last dimension, returns the operand
+/// of the broadcast; otherwise null.
 Value alongRows(Value value) {
   auto broadcast = value.getDefiningOp<BroadcastOp>();
   if (!broadcast || rankOf(broadcast.getInput()) != rankOf(value) - 1 ||
@@ -51,7 +52,7 @@ Value meanOf(Value value) {
   return reduce.getInput();
 }
 
-/// The x of x * x.
+/// Returns x if `value` is x * x or x^2; otherwise null.
 Value squareOf(Value value) {
   if (auto mul = value.getDefiningOp<arith::MulFOp>())
     return mul.getLhs() == mul.getRhs() ? mul.getLhs() : Value();
@@ -94,7 +95,7 @@ std::optional<Moment> rootOf(Value value, bool inverted) {
   return rootOf(div.getRhs(), /*inverted=*/true);
 }
 
-/// The x of x - mean(x).
+/// Returns x if `value` is x - mean(x); otherwise null.
 Value centredFrom(Value value) {
   auto sub = value.getDefiningOp<arith::SubFOp>();
   Value mean = sub ? alongRows(sub.getRhs()) : Value();

@@ -13,8 +13,8 @@ namespace cleave::nn {
 
 namespace {
 
-/// Whether `value` is a slice of x: the first half of dimension `dim` (the
-/// second half if `second` is set), with all other dimensions complete. If x
+/// Returns whether `value` is a slice of x: the first half of dimension `dim`
+/// (the second half if `second` is true), and all of the other dimensions. If x
 /// itself is a slice, both slices may have been merged into one.
 bool isHalf(Value value, Value x, int64_t dim, bool second) {
   auto slice = value.getDefiningOp<SliceOp>();
@@ -37,7 +37,7 @@ bool isHalf(Value value, Value x, int64_t dim, bool second) {
   return true;
 }
 
-/// The dimension along which `value` is rotate(x); -1 if it is not.
+/// Returns the dimension along which `value` is rotate(x); -1 if it is not.
 int64_t rotatedDim(Value value, Value x) {
   auto concat = value.getDefiningOp<ConcatOp>();
   if (!concat || concat.getInputs().size() != 2 ||
@@ -125,7 +125,8 @@ struct RaiseRotary : OpRewritePattern<arith::AddFOp> {
     Location loc = op.getLoc();
     Narrow c = narrow(cos), s = narrow(sin);
     int64_t rank = rankOf(x);
-    // The tables are [sequence, features] or [batch, sequence, features].
+    // The tables cos and sin have the dimensions [sequence, features] or
+    // [batch, sequence, features].
     if (c.dims != s.dims || c.dims.size() < 2 || c.dims.size() > 3 ||
         c.dims.back() != dim)
       return failure();

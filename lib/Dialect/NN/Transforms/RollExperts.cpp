@@ -26,8 +26,9 @@ namespace {
 // Matrices that are gathered
 //===----------------------------------------------------------------------===//
 
-/// Matches an einsum that multiplies each slot with the expert matrix that was
-/// gathered for the slot, and rewrites it to a grouped product.
+/// Rewrites an einsum to a grouped product if one operand has, for each
+/// token-expert pair (slot), the matrix that a gather has selected for the
+/// pair's expert.
 struct ProductOfGathered : OpRewritePattern<EinsumOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(EinsumOp op,
@@ -83,8 +84,8 @@ struct ProductOfGathered : OpRewritePattern<EinsumOp> {
   }
 };
 
-/// If `value` is computed elementwise from a product of slots with expert
-/// matrices (nn.grouped_dot), returns the dimension of slots.
+/// If `value` is computed elementwise from a grouped product (nn.grouped_dot),
+/// returns the dimension that enumerates the experts of a token (slots).
 std::optional<int64_t> slotDimOf(Value value, unsigned depth) {
   Operation *op = value.getDefiningOp();
   if (!op || depth == 0)
@@ -98,7 +99,8 @@ std::optional<int64_t> slotDimOf(Value value, unsigned depth) {
   return std::nullopt;
 }
 
-/// sum over slots of y * w is an einsum.
+/// Rewrites a sum over a token's experts (slots), sum(y * w), to an einsum of
+/// their outputs y and weights w.
 struct CombineSlots : OpRewritePattern<ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ReduceOp op,
@@ -133,8 +135,8 @@ struct CombineSlots : OpRewritePattern<ReduceOp> {
 };
 
 /// A slice of the columns of a product becomes a product with a slice of the
-/// matrix. If two matrices are stored as one, each is then read separately, so
-/// that each can be sharded.
+/// matrix. If two matrices are stored side by side in one tensor, each is then
+/// read separately, so that each can be sharded by itself.
 struct SliceOfProduct : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op,
@@ -164,7 +166,8 @@ struct SliceOfProduct : OpRewritePattern<SliceOp> {
 // Sums over experts
 //===----------------------------------------------------------------------===//
 
-/// A sum over a dimension of the experts.
+/// Rewrites a sum over a dimension of experts to a sum over the experts that
+/// each token chose. Does nothing if `op` is no such sum.
 void rollTiled(Operation *op) {
   Value result = op->getResult(0);
   std::optional<ExpertProduct> product;
@@ -188,7 +191,7 @@ void rollTiled(Operation *op) {
 /// A tree of additions.
 struct Sum {
   SmallVector<Value> terms; // in order, zeros left out
-  int64_t empty = 0;        // zeros, but for those that a sum begins with
+  int64_t empty = 0; // number of zeros, except those with which a sum begins
 
   explicit Sum(arith::AddFOp root) { visit(root); }
 
@@ -213,7 +216,7 @@ bool isPartOfSum(arith::AddFOp add) {
   return add->hasOneUse() && isa<arith::AddFOp>(*add->user_begin());
 }
 
-/// The experts that are not among `found`.
+/// Returns the experts that are not among `found`.
 std::string spellMissing(const std::map<int64_t, Value> &found, int64_t count) {
   std::string text;
   int64_t named = 0, missing = 0;
@@ -226,8 +229,8 @@ std::string spellMissing(const std::map<int64_t, Value> &found, int64_t count) {
 }
 
 /// Collects the terms of an unrolled sum over experts, one for each expert, and
-/// rewrites the sum. An expert may lack a term if the sum contains zeros in its
-/// place; otherwise the rewrite fails.
+/// rewrites the sum. An expert may have no term only if the sum contains a zero
+/// in its place; otherwise the rewrite fails.
 LogicalResult rollUnrolled(arith::AddFOp root) {
   Sum all(root);
   SmallVector<Value> rest;

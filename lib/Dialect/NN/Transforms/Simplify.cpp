@@ -25,8 +25,8 @@ struct SimplifyPass : cleave::impl::SimplifyPassBase<SimplifyPass> {
     cleave::nn::populateEinsumPatterns(patterns);
     if (failed(applyPatternsGreedily(function, std::move(patterns))))
       return failure();
-    // This pattern runs last, so that transposes first meet transposes that
-    // cancel them.
+    // The patterns that fold transposes into an einsum's result run last, so
+    // that transposes first meet transposes that cancel them.
     RewritePatternSet last(&getContext());
     cleave::nn::populateEinsumResultPatterns(last);
     if (failed(applyPatternsGreedily(function, std::move(last))))

@@ -1,5 +1,5 @@
-// Some parameters are only read after the model stacks them to one tensor. Each
-// such stack becomes one parameter. This file also sorts the operations of a
+// Some parameters are only read after the model has stacked them to one tensor.
+// This file merges such parameters into one. It also sorts the operations of a
 // function.
 
 #include "StackParameters.h"
@@ -29,8 +29,8 @@ public:
   }
 
 private:
-  /// Returns the parameter that is stacked as this slice of the tensor; null if
-  /// the slice is not a whole parameter.
+  /// If `slice`, an operand of the stacking, is a whole parameter (possibly
+  /// reshaped), returns the parameter; otherwise null.
   BlockArgument partOf(Value slice) {
     if (auto reshape = slice.getDefiningOp<ReshapeOp>())
       slice = reshape.getInput();
@@ -125,7 +125,7 @@ void sortByUse(func::FuncOp function) {
   Block &block = function.front();
   Operation *end = block.getTerminator();
   // Sorts operations so that each follows the operations that compute its
-  // operands. What computes the first operand comes first.
+  // operands. The operations that compute the first operand come first.
   llvm::SetVector<Operation *> order;
   llvm::SetVector<Value> arguments;
   llvm::SmallVector<std::pair<Operation *, unsigned>> path = {{end, 0}};
@@ -146,8 +146,8 @@ void sortByUse(func::FuncOp function) {
   for (Operation *op : order)
     if (op != end)
       op->moveBefore(end);
-  // Sorts arguments: parameters, then constants, each by first use, then the
-  // others.
+  // Sorts arguments: first parameters, then constants, both in the order of
+  // their first use, then all other arguments.
   auto kindOf = [&](unsigned index) {
     std::optional<Role> role = roleOf(function, index);
     return role == Role::Parameter ? 0 : role == Role::Constant ? 1 : 2;

@@ -101,7 +101,8 @@ AddressAttr rt::addressOf(Value value) {
              : AddressAttr();
 }
 
-/// Checks the addresses of results; a token has no address.
+/// Returns whether the attribute is a list of addresses, one for each result of
+/// a command. A token has no address.
 static bool isAddresses(Attribute value) {
   auto list = dyn_cast<ArrayAttr>(value);
   return list && llvm::all_of(list, llvm::IsaPred<AddressAttr, UnitAttr>);

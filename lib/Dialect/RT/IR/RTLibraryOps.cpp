@@ -23,8 +23,8 @@ LogicalResult cleave::rt::verifyView(Operation *op, StringRef name,
   return success();
 }
 
-/// Products of bf16 are accumulated in f32, and their result may be f32 as
-/// well.
+/// Returns whether a product of these operands may have this result type: that
+/// of the operands or, for bf16 (which is accumulated in f32), also f32.
 static bool isProductType(Type operand, Type result) {
   return result == operand || (operand.isBF16() && result.isF32());
 }
@@ -37,8 +37,8 @@ static Type elementType(Value value) {
 // rt.gemm
 //===----------------------------------------------------------------------===//
 
-/// Checks that a command has `count` results, or one more that is its scratch
-/// memory, of type i8.
+/// Checks that a command has `count` results, and possibly one more of element
+/// type i8, its scratch memory.
 static LogicalResult verifyScratch(Operation *op, size_t count) {
   if (op->getNumResults() == count)
     return success();
@@ -177,8 +177,8 @@ Value GroupedGemmOp::getScratchResult() {
   return getNumResults() > 1 ? getResults().back() : Value();
 }
 
-// Assumes that every row chooses an expert's matrix. The ids, which may say
-// that a row chooses none, are not known at compile time.
+// Counts every row as one that is multiplied by an expert's matrix. Which rows
+// have no expert is not known at compile time.
 int64_t GroupedGemmOp::getFlops() {
   int64_t flops = 2 * int64_t(getK()) * int64_t(getN());
   for (int64_t size : getRows())
@@ -264,7 +264,7 @@ Value ConvOp::getScratchResult() {
   return getNumResults() > 1 ? getResults().back() : Value();
 }
 
-// Multiplications with elements of the zero padding count as well.
+// Counts multiplications with elements of the zero padding, too.
 int64_t ConvOp::getFlops() {
   auto filter = cast<RankedTensorType>(getFilter().getType());
   auto output = cast<RankedTensorType>(getOutput().getType());
@@ -380,8 +380,9 @@ static LogicalResult verifyAttention(Op op, SmallVector<Piece> pieces) {
   return success();
 }
 
-/// Returns the FLOPs of all pairs of a query and a key that causality and the
-/// window do not mask.
+/// Returns the FLOPs of attention, with `perScore` per score and query feature
+/// and `perValue` per score and value feature. Counts pairs of a query and a
+/// key that causality and the window do not mask.
 template <class Op>
 static int64_t attentionFlops(Op op, int64_t perScore, int64_t perValue) {
   namespace program = cleave::program;

@@ -101,8 +101,9 @@ CollectiveOp::describeExchanges() {
     rest = rest.drop_front();
     return value;
   };
-  // The encoded count of a list is compared with the numbers that follow before
-  // the list is read. Otherwise a wrong count could exhaust memory.
+  // The count of the list's entries is encoded before them. It is checked
+  // against the number of integers that remain, because a wrong count could
+  // exhaust memory.
   auto count = [&](int64_t width) {
     int64_t value = next();
     good &= value >= 0 && value <= int64_t(rest.size()) / width;
@@ -269,7 +270,8 @@ LogicalResult CopyOp::verify() {
   if (getDestination() && getDestination().getType() != result) // (Y1)
     return emitOpError("destination has type ")
            << getDestination().getType() << ", expected " << result;
-  if (!getAxisTerms().empty()) { // (Y2); bounds depend on the rank
+  // (Y2) If the offset depends on the rank, the bounds cannot be checked here.
+  if (!getAxisTerms().empty()) {
     if (getSourceView().size() != getShape().size() + 1)
       return emitOpError("view of source has ")
              << getSourceView().size() << " entries, expected an offset and "

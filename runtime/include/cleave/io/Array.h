@@ -41,13 +41,13 @@ struct ArrayView {
 
 Array makeArray(std::string_view dtype, std::vector<int64_t> shape);
 
-/// "[2, 3]".
+/// Returns a text like "[2, 3]".
 std::string shapeToString(const std::vector<int64_t> &shape);
 
 bool isInteger(std::string_view dtype); ///< i8 ... u64, not i1
 bool isFloat(std::string_view dtype);
 
-/// One element of an array of any integer type (or i1).
+/// Returns one element of an array of any integer type (or i1).
 int64_t integerAt(std::string_view dtype, const std::byte *data, int64_t index);
 
 /// Converts `count` elements. Conversions between floating types round to
@@ -58,8 +58,8 @@ void convertElements(std::string_view from, const std::byte *source,
                      std::string_view to, std::byte *target, int64_t count,
                      const std::string &what);
 
-/// Returns the index of the first finite float that becomes infinite in the
-/// type `to`, or -1.
+/// Returns the index of the first element that is finite but becomes infinite
+/// if it is converted to the type `to`; -1 if there is none.
 int64_t firstBeyond(std::string_view from, const std::byte *data, int64_t count,
                     std::string_view to);
 

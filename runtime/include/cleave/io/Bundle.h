@@ -17,7 +17,7 @@ namespace cleave {
 inline constexpr const char *carriedMpiLibrary = "libcleave-mpi.so";
 
 /// Returns whether a file is an executable that carries a program. Throws
-/// InputError if it cannot be read.
+/// InputError if the file cannot be read.
 bool carriesBundle(const std::string &path);
 
 /// Writes the executable `output`: a copy of `runner`, followed by all files of

@@ -8,11 +8,11 @@
 
 namespace cleave {
 
-/// The 64-bit FNV-1a hash of the bytes, in hexadecimal.
+/// Returns the 64-bit FNV-1a hash of the bytes, in hexadecimal.
 std::string digestOf(std::string_view bytes);
 
-/// A digest of large files: the hash of the hashes of pieces of 1 MiB. It is
-/// several times as fast as digestOf.
+/// Returns a digest for large files: the hash of the hashes of pieces of 1 MiB.
+/// It is several times as fast as digestOf.
 std::string digestOfPieces(std::string_view bytes);
 
 /// Takes a JSON object as text, "{...}\n", and adds a last key "digest" with

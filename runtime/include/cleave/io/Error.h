@@ -2,8 +2,8 @@
 //
 // The host part of the runtime (files, data, training loop) reports an error by
 // throwing Error, which carries the documented exit code of the process. The
-// outermost caller catches it: the main() of a tool, or a function that is
-// documented not to throw.
+// error is caught by the outermost caller: the main() of a tool, or a function
+// that is documented not to throw.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IO_ERROR_H
@@ -18,7 +18,7 @@ namespace cleave {
 
 enum class ExitCode {
   success = 0,
-  no = 1,       ///< the answer is no
+  no = 1,       ///< a negative answer, such as a failed check
   badInput = 2, ///< wrong usage or bad input, known before running
   failed = 3,   ///< a run failed
 };
@@ -39,7 +39,7 @@ struct InputError : Error {
       : Error(ExitCode::badInput, message) {}
 };
 
-/// The run cannot go on.
+/// The run cannot continue, for example because a rank failed.
 struct RunError : Error {
   explicit RunError(const std::string &message)
       : Error(ExitCode::failed, message) {}

@@ -1,7 +1,7 @@
 //===- File.h - mapped input, checked output, atomic folders --------------===//
 //
-// Reading maps files; writing checks every call, so that a full disk is an
-// error with the file's name and never a short file that looks whole.
+// Input files are mapped. Every write is checked: a full disk is an error that
+// names the file, and never leaves a short file that looks complete.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IO_FILE_H
@@ -31,8 +31,8 @@ public:
   const std::byte *data() const { return bytes; }
   size_t size() const { return length; }
   const std::string &path() const { return name; }
-  /// The time of the last modification before the file was opened, in
-  /// nanoseconds since 1970.
+  /// Returns the time of the file's last modification, in nanoseconds since
+  /// 1970, as it was when the file was opened.
   int64_t modifiedAt() const { return modified; }
 
   /// Returns whether bytes beyond the end of a truncated file were read (as
@@ -40,8 +40,8 @@ public:
   bool isCut() const;
   /// Throws InputError if isCut().
   void checkWhole() const;
-  /// Describes how the file's size or time differs from when it was opened;
-  /// empty if it does not.
+  /// Describes how the file's size or modification time differs from when it
+  /// was opened; empty if neither differs.
   std::string change() const;
 
 private:
@@ -55,11 +55,12 @@ private:
   const std::byte *bytes = nullptr;
   size_t length = 0;
   int64_t modified = 0;
-  void *range = nullptr; ///< the entry that the handler of SIGBUS finds
+  void *range = nullptr; ///< this mapping, for the handler of SIGBUS
 };
 
-/// For code without exceptions. Returns null, with the reason (without the
-/// path), in the cases in which the constructor of MappedFile throws.
+/// Maps a file for code without exceptions. In the cases in which the
+/// constructor of MappedFile throws, returns null, with the reason (without the
+/// path) in `reason`.
 std::unique_ptr<MappedFile> mapInput(const std::string &path,
                                      std::string &reason);
 
@@ -85,8 +86,8 @@ private:
   int descriptor = -1;
 };
 
-/// A log file, opened for appending. Each line is one write, so lines of
-/// several processes do not mix.
+/// A log file, opened for appending. Each line is written by one call of
+/// write(2), so lines of several processes do not mix.
 class LineFile {
 public:
   explicit LineFile(const std::string &path);
@@ -135,7 +136,7 @@ void refuseToReplace(const std::string &output,
 
 /// Throws InputError if `output` exists, is not empty, and does not begin with
 /// `beginning`. This protects weights, data and models from being overwritten
-/// by a slip. `kind` names the kind of file in the message, such as "a trace".
+/// by mistake. `kind` names the kind of file in the message, such as "a trace".
 void refuseOtherKind(const std::string &output, std::string_view beginning,
                      const std::string &kind);
 
@@ -153,7 +154,7 @@ public:
 
 private:
   std::string final;
-  std::unique_ptr<TemporaryPath> temporary; // null: written directly
+  std::unique_ptr<TemporaryPath> temporary; // null: devices and pipes
   std::unique_ptr<OutputFile> output;
 };
 

@@ -6,17 +6,17 @@
 
 namespace cleave {
 
-/// A lock of flock(2). It belongs to the open file, so it is released when the
-/// last process that has the file open ends, for whatever reason. On file
-/// systems without locks no lock is ever held.
+/// A lock of flock(2). The lock belongs to the open file, so it is released
+/// when the last process that has the file open ends, even if it is killed. On
+/// file systems without locks no lock is ever held.
 class FileLock {
 public:
   enum Kind { Shared, Exclusive };
   enum class Outcome {
     Held,
-    Busy,    ///< another process holds it
-    Missing, ///< there is no such file, and none can be made
-    Unknown, ///< the file system has no locks, or refuses them
+    Busy,    ///< another process holds the lock
+    Missing, ///< the file does not exist and is not created
+    Unknown, ///< the file system has or grants no locks
   };
 
   FileLock() = default;
@@ -26,10 +26,10 @@ public:
 
   /// Tries to take the lock without waiting. With `create` the file is created
   /// if it does not exist. A lock that this object holds is released first.
-  /// Returns Missing if the file was replaced or removed meanwhile.
+  /// Returns Missing also if the file is replaced or removed during the call.
   Outcome tryLock(const std::string &path, Kind kind, bool create);
-  /// Like tryLock, but waits up to a second for processes that hold the lock
-  /// for a moment only.
+  /// Like tryLock, but waits up to a second, because other processes may hold
+  /// the lock for only a moment.
   Outcome lockSoon(const std::string &path, Kind kind, bool create);
   bool isHeld() const { return descriptor >= 0; }
   /// Returns whether the path still names the locked file.

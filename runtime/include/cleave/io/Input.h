@@ -1,4 +1,4 @@
-// The one function that opens files which users provide.
+// Functions that open and read files of the user.
 #ifndef CLEAVE_IO_INPUT_H
 #define CLEAVE_IO_INPUT_H
 
@@ -11,8 +11,8 @@ namespace cleave {
 /// `reason` then says why, without the path.
 int openInput(const std::string &path, std::string &reason);
 
-/// Reads all bytes of a regular file. Returns false if it cannot be read, with
-/// the reason.
+/// Reads all bytes of a regular file into `bytes`. Returns false if it cannot
+/// be read, with the reason in `reason`.
 bool readInput(const std::string &path, std::string &bytes,
                std::string &reason);
 

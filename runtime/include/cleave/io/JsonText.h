@@ -1,4 +1,4 @@
-// JSON as text.
+// Writes JSON documents as text.
 #ifndef CLEAVE_IO_JSONTEXT_H
 #define CLEAVE_IO_JSONTEXT_H
 

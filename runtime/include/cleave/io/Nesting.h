@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-/// No file of ours nests deeper.
+/// No JSON file of this project is nested deeper.
 inline constexpr int64_t mostNesting = 64;
 
 /// Returns whether more than mostNesting brackets outside of strings are open

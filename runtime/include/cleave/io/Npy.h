@@ -1,8 +1,8 @@
 //===- Npy.h - NumPy's .npy and .npz files --------------------------------===//
 //
 // NumPy has no bf16, so arrays of bf16 are written as f32. Entries of an .npz
-// file may be stored or deflated when they are read; they are always written
-// stored.
+// file may be stored or deflated when they are read. They are always written
+// without compression (stored).
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IO_NPY_H
@@ -43,8 +43,8 @@ public:
   explicit NpzReader(const std::string &path);
   std::vector<std::string> names() const;
   bool has(const std::string &name) const;
-  /// Reads an array. Throws InputError if no array has this name, or if it is
-  /// damaged.
+  /// Reads an array. Throws InputError if no array has this name, or if the
+  /// array is damaged.
   Array read(const std::string &name) const;
 
 private:
@@ -61,7 +61,7 @@ private:
 };
 
 NamedArrays readNpz(const std::string &path);
-/// Written to a temporary name and renamed.
+/// Writes the file under a temporary name and renames it.
 void writeNpz(const std::string &path, const NamedViews &arrays);
 
 } // namespace cleave

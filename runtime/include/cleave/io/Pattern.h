@@ -1,6 +1,6 @@
-// Name patterns. All keys that take patterns use one dialect: ECMAScript
-// regular expressions, as in JavaScript and std::regex, without
-// back-references.
+// Patterns for names. All configuration keys that take patterns use the same
+// syntax: ECMAScript regular expressions, as in JavaScript and std::regex,
+// without back-references.
 
 #ifndef CLEAVE_IO_PATTERN_H
 #define CLEAVE_IO_PATTERN_H
@@ -22,11 +22,11 @@ bool matchesPattern(std::string_view pattern, std::string_view name);
 /// that ends before a dot: "h.1" matches "h.1.attn", but not "h.11".
 bool matchesPathPattern(std::string_view pattern, std::string_view path);
 
-/// The pattern that matches this name alone.
+/// Returns the pattern that matches only this name.
 std::string escapePattern(std::string_view name);
 
-/// A pattern that matches exactly `name`, quoted as a string of the
-/// configuration, for messages: "a\\.b".
+/// Returns a pattern that matches only `name`, for messages. It is quoted as a
+/// string of the configuration: "a\\.b" for the name a.b.
 std::string quotedPattern(std::string_view name);
 
 } // namespace cleave

@@ -1,8 +1,9 @@
 //===- Safetensors.h - the format of checkpoints --------------------------===//
 //
-// 8 bytes length of the header, the header (JSON, padded with spaces so that
-// data begins at a multiple of 8), then the tensors without gaps. Tensors are
-// laid out by falling element size, so that each is aligned.
+// A file consists of the length of the header (8 bytes), the header (JSON,
+// padded with spaces so that the data begins at a multiple of 8), and the
+// tensors without gaps. Tensors with larger elements come first, so that each
+// tensor is aligned.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IO_SAFETENSORS_H
@@ -24,8 +25,9 @@ struct SafetensorsEntry {
   std::vector<int64_t> shape;
 };
 
-/// Writes a file. `fill(i, bytes)` provides the bytes of one entry at a time,
-/// in order, so that memory never holds a second copy of the checkpoint.
+/// Writes a file. fill(i, bytes) stores the bytes of entry i in `bytes`. It is
+/// called for one entry at a time, in order, so that memory never holds a
+/// second copy of the checkpoint.
 void writeSafetensors(
     const std::string &path, const std::vector<SafetensorsEntry> &entries,
     const std::function<void(size_t, std::vector<std::byte> &)> &fill);

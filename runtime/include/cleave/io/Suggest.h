@@ -1,4 +1,4 @@
-// Suggests the name that a misspelt name may stand for ("did you mean").
+// Suggests the name that the user may have meant by a misspelt one.
 
 #ifndef CLEAVE_IO_SUGGEST_H
 #define CLEAVE_IO_SUGGEST_H

@@ -33,29 +33,30 @@ public:
   /// contains only what the caller wrote.
   void unguard();
   /// From now on neither the destructor nor a signal removes the file or
-  /// folder. Also called when it was moved elsewhere.
+  /// folder. This is also called after the file or folder was moved elsewhere.
   void keep();
 
 private:
   std::string name;
   FileLock lock;
-  std::atomic<char *> *slot = nullptr; // null where nobody looks any more
+  std::atomic<char *> *slot = nullptr; // entry for the signal handlers, or null
   bool isKept = false;
 };
 
-/// Returns ".NAME.WHAT-HOST-PID" beside `path`, the temporary name of something
-/// that will be renamed to `path`, or has been renamed from it. WHAT is tmp,
-/// old, new or gone.
+/// Returns ".NAME.WHAT-HOST-PID" in the folder of `path`, where NAME is the
+/// name of `path`: a temporary name for a file or folder that will be renamed
+/// to `path` or has been renamed from it. WHAT is tmp, old, new or gone.
 std::string temporaryNameOf(const std::string &path, const char *what);
 
 /// Removes temporary files and folders from `folder` ("" is the current folder)
-/// whose processes on this machine have ended without removing them. `of`
-/// restricts this to temporaries of one name; empty means all names.
+/// if their processes ran on this machine and have ended without removing them.
+/// `of` restricts this to temporaries for one NAME (temporaryNameOf); empty
+/// means all.
 void removeAbandoned(const std::string &folder, const std::string &of = "");
 
 /// Creates a folder PREFIX-HOST-PID-N below TMPDIR or /tmp, and guards it. Also
-/// removes such folders of processes that were killed. Returns null if no
-/// folder can be created, with the reason in `error`.
+/// removes such folders of processes that were killed. Returns null if the
+/// folder cannot be created, with the reason in `error`.
 std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
                                                    std::string &error);
 
@@ -65,9 +66,9 @@ std::unique_ptr<TemporaryPath> makeTemporaryFolder(const std::string &prefix,
 /// outlive the process.
 void removeTemporariesOnSignals(const char *name);
 
-/// Blocks SIGINT, SIGTERM and SIGHUP during its lifetime. It is used before
-/// exec: the new image calls letSignalsThrough() once it knows which files to
-/// remove.
+/// Blocks SIGINT, SIGTERM and SIGHUP during the lifetime of this object. It is
+/// used before exec: the new program calls letSignalsThrough() once it knows
+/// which files to remove.
 class HeldSignals {
 public:
   HeldSignals();

@@ -19,9 +19,10 @@ struct WantedTensor {
   bool isFloat = true;
 };
 
-/// Throws InputError unless `file` has exactly the expected tensors with their
-/// shapes. The message lists all tensors that are missing, that the model does
-/// not have, or that have another shape.
+/// Throws InputError unless `file` has exactly the expected tensors, with their
+/// shapes and with floating types where the model has floating types. The
+/// message lists all tensors that are missing, that the model does not have, or
+/// that have another shape or type.
 void requireTensors(const std::string &path, const SafetensorsReader &file,
                     const std::vector<WantedTensor> &wanted,
                     const std::string &model);

@@ -19,10 +19,10 @@ public:
       : folder(manifest.weightsFolder), recorded(manifest.weights),
         verifies(manifest.verifiesWeights) {}
 
-  /// Returns the bytes of `tensor`. Throws InputError that names tensor and
-  /// file if the file is missing, too short, outside the folder, or changed
-  /// since compilation. Size and time are compared always, the digest only if
-  /// the time differs or the manifest requests it.
+  /// Returns the bytes of `tensor`. Throws InputError that names the tensor and
+  /// the file if the file is missing, too short, outside the folder, or changed
+  /// since compilation. The file's size and modification time are always
+  /// compared, its digest only if the time differs or the manifest requests it.
   ArrayView view(const ManifestTensor &tensor);
   /// Throws InputError if a file was truncated while it was read.
   void checkWhole() const {
@@ -39,13 +39,13 @@ private:
   std::map<std::string, MappedFile> files;
 };
 
-/// Fills `weights` of the manifest from the files as they are now. Files that
-/// cannot be read are left out.
+/// Fills `weights` of the manifest with the sizes, times and digests that the
+/// files have now. Files that cannot be read are left out.
 void recordWeights(Manifest &manifest);
 
-/// Returns the initial value of a tensor in the program's type and the model's
-/// shape: its bytes, converted, or the random values that its initializer draws
-/// from `seed` and the tensor's name.
+/// Returns the initial value of a tensor, in the program's element type and the
+/// model's shape: the converted weight bytes or, without a weight file, random
+/// values that its initializer draws from `seed` and the tensor's name.
 Array initialValue(const ManifestTensor &tensor, WeightFiles &files,
                    uint64_t seed);
 

@@ -1,5 +1,5 @@
-// The attention command, and the number of (query, key) pairs that its masks
-// leave.
+// The attention command, and the number of pairs of a query and a key that are
+// not masked.
 #ifndef CLEAVE_PROGRAM_ATTENTION_H
 #define CLEAVE_PROGRAM_ATTENTION_H
 
@@ -11,15 +11,15 @@
 
 namespace cleave::program {
 
-// Strides of [batch, position, kv head, group, feature]. The group stride of k,
-// v, dk and dv is ignored, as they have no groups; the feature stride of lse is
-// ignored, too.
+// An array [batch, position, kv head, group, feature] with its strides. The
+// group stride of k, v, dk and dv is ignored, because they have no groups. The
+// feature stride of lse is ignored, too.
 struct AttentionRef {
   BufferRef buffer;
   std::array<int64_t, 5> strides{};
 };
 
-// i64 or u8 of [batch, position].
+// An i64 or u8 array [batch, position].
 struct IndexRef {
   BufferRef buffer;
   std::array<int64_t, 2> strides{};
@@ -66,8 +66,8 @@ struct Attention {
   int64_t workspaceSize = 0;
 };
 
-// The number of (query, key) pairs that the causal mask and the window leave if
-// query i has position i and key j position j.
+// Returns the number of (query, key) pairs that the causal mask and the window
+// do not mask, if query i has position i and key j position j.
 inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
                               int64_t window) {
   // Counts the pairs with key <= query + shift. Queries before `first` see no
@@ -84,8 +84,8 @@ inline int64_t attentionPairs(int64_t queries, int64_t keys, bool causal,
   return upTo(causal ? 0 : reach - 1) - upTo(-reach);
 }
 
-// The mean number of (query, key) pairs that the mask leaves in one step of
-// ring attention, which combines a tile of queries with a tile of keys. Over
+// Returns the mean number of (query, key) pairs that are not masked in one step
+// of ring attention, which combines a tile of queries with a tile of keys. Over
 // all steps, a causal mask leaves half of the pairs.
 inline int64_t meanAttentionPairs(int64_t queries, int64_t keys, bool causal,
                                   int64_t window) {

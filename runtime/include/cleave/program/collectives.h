@@ -1,4 +1,4 @@
-// Transfers between ranks.
+// Collectives and transfers between ranks.
 #ifndef CLEAVE_PROGRAM_COLLECTIVES_H
 #define CLEAVE_PROGRAM_COLLECTIVES_H
 
@@ -29,8 +29,9 @@ inline constexpr CollectiveKind lastCollectiveKind = CollectiveKind::AllToAllV;
 //   AllToAll:      src [outer, N, inner] -> dst [dstOuter, N, dstInner], block
 //                  p of src goes to member p, block p of dst comes from it
 //   AllToAllV:     src, dst [N, outer, inner]: the first Collective::sent[p]
-//   rows of block p of src go to member p, what comes from it is the first
-//   Collective::received[p] rows of block p of dst
+//                  rows of block p of src go to member p; the rows that come
+//                  from p are the first Collective::received[p] rows of block p
+//                  of dst
 //   Exchange:      src [count], the source tile; dst [dstOuter * dstInner], the
 //                  target tile (see Exchange); inner = count
 //   SendRecv:      src [count] at the sender, dst [count] at the receiver; the
@@ -46,14 +47,15 @@ struct Transfer {
   int64_t dstOuter = 1, dstInner = 0;
 };
 
-// For an Exchange: the layout of a tensor of the given shape before and after.
-// Dim i is cut along the sub-axes from[i] before and to[i] after, in tiles of
-// ceil(shape[i] / ways), in row-major order. The source is a partial sum over
-// the axes `partial`, which the exchange reduces; the result is a partial sum
-// over `toPartial`. Sub-axes outside the group cut both layouts alike. With two
-// rounds every element is first assembled at one member and then copied to the
-// others. cleave/exchange.h computes who sends what to whom. Padding is not
-// written.
+// For an Exchange: the layout of a tensor of the given shape before and after
+// it. Dimension i is split along the sub-axes from[i] before and to[i] after
+// the exchange, into tiles of ceil(shape[i] / number of tiles), in row-major
+// order. The source is a partial sum over the axes `partial`, which the
+// exchange reduces; the result is a partial sum over `toPartial`. Sub-axes
+// outside the group split both layouts in the same way. With two rounds every
+// element is first assembled at one member and then copied to the others.
+// cleave/exchange.h computes which member sends which elements to which.
+// Padding is not written.
 struct Exchange {
   std::vector<int64_t> shape;
   std::vector<std::vector<SubAxis>> from, to;
@@ -64,18 +66,18 @@ struct Exchange {
 // A collective. Ranks with the same index on all mesh axes outside `group` form
 // a group, ordered row-major over the axes of `group` (first entry slowest).
 // With `token` >= 0 the collective is asynchronous: a Wait with this token ends
-// it, and until then no other command touches its buffers. Permute: member i
-// receives from sources[i], or zeros if that is -1. Broadcast: all receive from
-// member `root`.
+// it, and until then no other command accesses its buffers. Permute: member i
+// receives from sources[i], or zeros if sources[i] is -1. Broadcast: all
+// receive from member `root`.
 //
 // If `positions` is not empty, only the ranks at these positions of the group
 // take part and run the command: member i is the rank at positions[i].
 //
 // SendRecv is always asynchronous: positions[0] sends to positions[1]. For each
 // ordered pair of ranks, the k-th start of the sender matches the k-th start of
-// the receiver, whatever else the two ranks do. The sender's Wait returns when
-// src may be overwritten, the receiver's when dst is complete. Neither waits
-// for more than the start of the other rank.
+// the receiver, regardless of other commands. The sender's Wait returns when
+// src may be overwritten, the receiver's Wait when dst is complete. Each Wait
+// requires only that the other rank has started the transfer.
 struct Collective {
   CollectiveKind kind = CollectiveKind::AllReduce;
   ReduceOp reduce = ReduceOp::Sum;
@@ -94,9 +96,9 @@ struct Collective {
   // before the collective starts.
   BufferRef sent, received;
   // For reports only: the number of rows that a rank is expected to send to all
-  // members together. `expected` has one number, or one number for each index
-  // of a rank on the axes `by`. `home` is true if the rows return to the ranks
-  // that they came from.
+  // members together. `expected` has one number for all ranks, or one for each
+  // index on the axes `by`. `home` is true if the collective returns rows to
+  // the ranks that they came from.
   std::vector<int64_t> expected;
   std::vector<SubAxis> by;
   bool home = false;

@@ -1,4 +1,4 @@
-// Kernels that the compiler has generated, and their launches.
+// Kernels that the compiler has generated, and the commands that launch them.
 #ifndef CLEAVE_PROGRAM_KERNELS_H
 #define CLEAVE_PROGRAM_KERNELS_H
 
@@ -14,19 +14,19 @@ namespace cleave::program {
 // the first `bytes` bytes from this address on.
 struct KernelArg {
   int64_t bytes = 0;
-  bool written = false; // else only read
+  bool written = false; // false: the kernel only reads it
 };
 
 // A compiled kernel, found in kernels.so by its symbol.
 struct Kernel {
   std::string symbol;
   int32_t numArgs = 0;
-  // First the operands of the kernel, then its results. A result may overlap an
-  // operand. Empty if it is not known what the kernel accesses.
+  // The operands of the kernel, then its results. A result may overlap an
+  // operand. Empty if it is unknown what the kernel accesses.
   std::vector<KernelArg> args = {};
-  // For Device::Cuda: the blocks of a launch and the threads of a block; shared
-  // memory is static. The kernel has one more argument, not listed in `args`:
-  // the address of the rank's mesh coordinates (cleave_ctx).
+  // For Device::Cuda: the number of blocks of a launch and of threads of a
+  // block; shared memory is static. The kernel has one more argument, not
+  // listed in `args`: the address of the rank's mesh coordinates (cleave_ctx).
   int64_t grid = 0, block = 0;
 };
 

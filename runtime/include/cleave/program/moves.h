@@ -1,4 +1,4 @@
-// Movement within a rank.
+// Commands that copy and fill memory within a rank.
 #ifndef CLEAVE_PROGRAM_MOVES_H
 #define CLEAVE_PROGRAM_MOVES_H
 
@@ -9,15 +9,15 @@
 
 namespace cleave::program {
 
-// dst[i...] = src[i...] over `shape` with strides; bytes move unchanged.
+// Copies elements unchanged: dst[i...] = src[i...] over `shape`.
 struct Copy {
   BufferRef src, dst;
   int32_t elementSize = 1;
   std::vector<int64_t> shape, srcStrides, dstStrides;
 };
 
-// Writes `count` elements of `elementSize` (1, 2, 4, 8) bytes, whose bits are
-// the low bytes of `pattern`.
+// Writes `count` elements of `elementSize` (1, 2, 4 or 8) bytes. Each element
+// has the low bytes of `pattern`.
 struct Fill {
   BufferRef dst;
   int32_t elementSize = 4;

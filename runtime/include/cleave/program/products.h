@@ -23,19 +23,19 @@ enum class Activation : uint8_t { None, GeluTanh, GeluErf, Relu, Silu };
 enum class GemmOperand : uint8_t { A, B };
 
 // C = activation(alpha * A B + bias [+ C])
-// A is [m, k], B [k, n], C [m, n], per batch element. `bias` has n contiguous
-// elements. `preActivation`, if present, receives the activation's operand
-// and has C's strides. All operands have the type `dtype`: f32, f64 or bf16. A
-// product of bf16 is summed in f32; with wideResult the result stays in f32,
-// and there is no preActivation and no derivativeAt.
+// A is [m, k], B [k, n], C [m, n], for each index of the batch. `bias` has n
+// contiguous elements. `preActivation`, if present, receives the operand of the
+// activation and has C's strides. All operands have the type `dtype`: f32, f64
+// or bf16. A product of bf16 is summed in f32; with wideResult the result stays
+// in f32, and there is no preActivation and no derivativeAt.
 //
-// On CUDA devices alone: with `derivativeAt`, which has C's strides,
-// C = alpha * A B * activation'(derivativeAt). With `sums`, the operand that
-// `sumsOf` names is also summed along k: `sums` receives one sum for each row
-// of A or column of B, in C's type.
+// Only on CUDA devices: with `derivativeAt`, which has C's strides, C = alpha *
+// A B * activation'(derivativeAt). With `sums`, the operand `sumsOf` is also
+// summed along k: `sums` receives one sum for each row of A or each column of
+// B, in C's type.
 struct Gemm {
   DType dtype = DType::F32;
-  bool wideResult = false;    // dtype bf16: C (and what it adds to) is f32
+  bool wideResult = false;    // with dtype bf16: C is f32
   std::vector<int64_t> batch; // empty: one matrix
   int64_t m = 0, n = 0, k = 0;
   MatrixRef a, b, c;
@@ -51,12 +51,12 @@ struct Gemm {
   int64_t workspaceSize = 0;
 
   constexpr DType resultType() const { return wideResult ? DType::F32 : dtype; }
-  // How many `sums` are.
+  // The number of elements of `sums`.
   constexpr int64_t numSums() const { return sumsOf == GemmOperand::A ? m : n; }
 };
 
-// The address of each row of a matrix. `strides` has one entry for each
-// dimension of GroupedGemm::rows, and `column` is the stride within a row.
+// A matrix whose rows are addressed by strides: `strides` has one entry for
+// each dimension of GroupedGemm::rows, and `column` is the stride within a row.
 // Strides of operands that are only read may be 0 (broadcast).
 struct RowsRef {
   BufferRef buffer;
@@ -64,14 +64,14 @@ struct RowsRef {
   int64_t column = 1;
 };
 
-// A grouped matrix product. Each row r, over the dimensions `rows`, chooses
-// matrix ids[r] of `e` (i64), or none if its id is outside [0, e). Without
-// `outer`: c[r] = a[r] w[ids[r]], or zeros if the row chooses none. With
-// `outer`: w[m] = sum of a[r]^T c[r] over the rows r that choose m. Rows of a
-// have k elements, rows of c have n, a matrix is [k, n]; the batch stride of w
-// leads from matrix to matrix. The dtype is f32, f64 or bf16; with wideResult a
-// bf16 product has an f32 result. Rows that choose no matrix, and matrices that
-// no row chooses, cost no work.
+// A grouped matrix product: row r is multiplied with matrix ids[r] of `e`
+// matrices. Rows are indexed over the dimensions `rows`. A row whose id (i64)
+// is outside [0, e) chooses no matrix. Without `outer`: c[r] = a[r] w[ids[r]],
+// or zeros if the row chooses none. With `outer`: w[m] = sum of a[r]^T c[r]
+// over the rows r that choose m. Rows of a have k elements, rows of c have n, a
+// matrix is [k, n]; the batch stride of w is the distance between matrices. The
+// dtype is f32, f64 or bf16; with wideResult a bf16 product has an f32 result.
+// Rows that choose no matrix, and matrices that no row chooses, cost no work.
 struct GroupedGemm {
   bool outer = false;
   DType dtype = DType::F32;

@@ -11,22 +11,23 @@ namespace cleave::program {
 // Plans how a rank (the sender) dispatches its rows to experts in `rounds`
 // all-to-alls. Each rank holds `tile` experts. In each all-to-all (round) the
 // send buffer has `places` rows for each rank. Row r goes to rank ids[r] /
-// tile, into the next free row of the buffers for this rank. Results: sources
-// [rounds, ranks, places] is the row that is sent in each row of the send
-// buffers, or -1 if that is empty; sent, of the same shape, is the expert of
-// this row, numbered among the experts of its rank, or -1; placeOf [rows] is
-// the position of each row in the send buffers, numbered over all rounds and
-// ranks, or -1 for a row that goes to no rank; counts [ranks, rounds] is the
-// number of rows sent. All are i64.
+// tile, into the next free row of the buffers for this rank. Results, all i64:
+// - sources [rounds, ranks, places]: the row that is sent in each row of the
+//   send buffers, or -1 if it is empty;
+// - sent, of the same shape: the expert of this row, numbered among the experts
+//   of its rank, or -1;
+// - placeOf [rows]: the position of each row in the send buffers, numbered
+//   over all rounds and ranks, or -1 for a row that goes to no rank;
+// - counts [ranks, rounds]: the number of rows sent.
 struct PlanRows {
   int64_t rows = 0, rounds = 1, ranks = 0, places = 0, tile = 1;
   BufferRef ids, sources, placeOf, sent, counts;
 };
 
-// Stable sort of rows by id; rows with an id outside [0, groups) come last.
-// Results: order [rows] is the row at each sorted position; placeOf [rows] is
-// the sorted position of each row; sorted [rows] is the id at each position, or
-// -1 if it is outside. All are i64.
+// Sorts rows by id (stable); rows with an id outside [0, groups) come last.
+// Results, all i64: order [rows] is the row at each sorted position; placeOf
+// [rows] is the sorted position of each row; sorted [rows] is the id at each
+// sorted position, or -1 if the id is outside [0, groups).
 struct SortRows {
   int64_t rows = 0, groups = 1;
   BufferRef ids, order, placeOf, sorted;

@@ -45,8 +45,8 @@ inline const char *nameOf(DType type) {
   return names[static_cast<int>(type)];
 }
 
-// A mesh axis. `link` is the class of the links that it crosses ("intra",
-// "inter", ...), for reports only.
+// A mesh axis. `link` is the class of links between its ranks ("intra" within a
+// node, "inter" between nodes, ...), for reports only.
 struct MeshAxis {
   std::string name;
   int64_t size = 1;
@@ -55,10 +55,10 @@ struct MeshAxis {
   int64_t within = 1;
 };
 
-// A part of mesh axis `axis`, as in Shardy: `size` positions, with `pre` the
-// product of the sizes of the parts before it. A rank's index on it is
-// (axis_index / (axisSize / (pre * size))) % size. The whole axis is {axis, 1,
-// axisSize}.
+// A part of mesh axis `axis`, as in Shardy. It has `size` positions; `pre` is
+// the product of the sizes of the parts before it. A rank's index on the part
+// is (axis_index / (axisSize / (pre * size))) % size. The whole axis is {axis,
+// 1, axisSize}.
 struct SubAxis {
   int32_t axis = 0;
   int64_t pre = 1;
@@ -91,8 +91,8 @@ struct AxisTerm {
   int64_t coef = 0;
 
   // Returns the term of `coef` bytes times (i mod `period`), where i is the
-  // number of the current iteration of a loop. Of nested loops, `depth` 0 is
-  // the outermost one.
+  // number of the current iteration of a loop. `depth` selects the loop if
+  // loops are nested: 0 is the outermost one.
   static AxisTerm ofTrip(int32_t depth, int64_t period, int64_t coef) {
     return {{-1 - depth, 1, period}, coef};
   }

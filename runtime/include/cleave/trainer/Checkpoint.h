@@ -18,35 +18,37 @@
 
 namespace cleave {
 
-/// A stretch of consecutive steps with one batch size. A resume may change the
-/// batch size.
+/// A range of consecutive steps with the same batch size, which may change when
+/// a run is resumed.
 struct Stretch {
-  int64_t step;   ///< steps done before it
+  int64_t step;   ///< steps done before the range
   int64_t sample; ///< number of its first sample
-  int64_t batch;  ///< samples of each of its steps
+  int64_t batch;  ///< samples per step
 };
 
+/// The contents of a checkpoint's state.json. `stretches`, `graph` and the
+/// fields below it are empty in checkpoints of earlier versions.
 struct CheckpointState {
-  int64_t step = 0; ///< steps done, those that were left out included
+  int64_t step = 0; ///< steps done, including those left out
   /// For checkpoints of earlier versions: the optimizer's number of updates,
   /// which was the same for all parameters.
   int64_t updates = 0;
   int64_t nextSample = 0; ///< number of the first sample of the next step
-  std::vector<Stretch> stretches; ///< empty in earlier versions
-  int64_t leftOut = 0;            ///< steps that changed nothing
+  std::vector<Stretch> stretches;
+  int64_t leftOut = 0; ///< steps that changed nothing
   uint64_t seed = 0;
   uint64_t dataSeed = 0;
   std::string model;
-  std::string graph; ///< see Manifest::graph; empty in earlier versions
-  std::map<std::string, std::string> bound; ///< see Manifest::bound; likewise
-  std::string optimizer;    ///< adamw | sgd; empty in earlier versions
-  std::string config;       ///< as resolved, JSON; empty in earlier versions
-  std::string dataIdentity; ///< see identityOfData; likewise
-  std::string evalIdentity; ///< of data.eval_path; empty: none, or likewise
-  std::string split;        ///< how samples were held out, JSON; likewise
+  std::string graph;                        ///< see Manifest::graph
+  std::map<std::string, std::string> bound; ///< see Manifest::bound
+  std::string optimizer;                    ///< adamw | sgd
+  std::string config;                       ///< as resolved, JSON
+  std::string dataIdentity;                 ///< see identityOfData
+  std::string evalIdentity;                 ///< of data.eval_path; empty: none
+  std::string split;                        ///< how samples were held out, JSON
 };
 
-/// "checkpoint-000200".
+/// Returns a name such as "checkpoint-000200".
 std::string checkpointName(int64_t step);
 
 /// Writes FOLDER/checkpoint-NNNNNN completely or not at all. Returns its path.
@@ -64,8 +66,8 @@ CheckpointState readCheckpointState(const std::string &path,
 CheckpointState readCheckpointState(const std::string &path,
                                     const Manifest &manifest);
 
-/// Returns the reason why the checkpoint is incomplete or damaged, or an empty
-/// string.
+/// Returns the reason why the checkpoint is incomplete or damaged; empty if it
+/// is neither.
 std::string whatIsTorn(const std::string &path);
 
 /// Fills parameters and optimizer state from a checkpoint, which was read into
@@ -73,19 +75,20 @@ std::string whatIsTorn(const std::string &path);
 void loadCheckpoint(const std::string &path, const CheckpointState &state,
                     const Manifest &manifest, StepExecutor &executor);
 
-/// The shapes of a checkpoint's parameters and buffers, by their names in the
-/// file.
+/// Returns the shapes of a checkpoint's parameters and buffers, by their names
+/// in the file.
 std::map<std::string, std::vector<int64_t>>
 shapesInCheckpoint(const std::string &path);
 
-/// Returns the file with the tensors that --weights names. The path may be that
-/// of a checkpoint, of a run's folder (then its newest checkpoint is used), or
-/// of the file itself.
+/// Returns the path of the file with the tensors to which --weights refers.
+/// `path` may be that of a checkpoint, of a run's folder (then its newest
+/// checkpoint is used), or of the file itself.
 std::string weightsFileOf(const std::string &path);
 
-/// Refuses weights that do not fit the program's model: `path` is a checkpoint
-/// or a .safetensors file. The InputError names every tensor that is missing,
-/// that the model does not have, or that has another shape or kind of type.
+/// Throws InputError if weights do not fit the program's model. `path` is a
+/// checkpoint or a .safetensors file. The message names every tensor that is
+/// missing, that the model does not have, that has another shape, or that has
+/// an integer type where the model has a floating type (or the reverse).
 void checkWeights(const std::string &path, const Manifest &manifest);
 
 /// Fills parameters and buffers from a checkpoint or .safetensors file, and the
@@ -93,7 +96,8 @@ void checkWeights(const std::string &path, const Manifest &manifest);
 void loadWeights(const std::string &path, const Manifest &manifest,
                  StepExecutor &executor, uint64_t seed);
 
-/// Fills them with their initial values instead.
+/// Fills parameters, buffers and the optimizer's state with their initial
+/// values.
 void loadInitialValues(const Manifest &manifest, StepExecutor &executor,
                        uint64_t seed);
 
@@ -102,18 +106,18 @@ void checkInitialValues(const Manifest &manifest);
 
 /// A checkpoint in a run's folder, ordered by age (older ones compare less).
 struct CheckpointEntry {
-  /// The age order that the run's file `latest` gives (a larger number is
-  /// newer), or 0 if the file does not name the checkpoint. Modification times
-  /// would be lost in copies. Step numbers would not do either, as a run may
-  /// continue from an earlier checkpoint.
+  /// 2 if the run's file `latest` names this checkpoint first (as the newest),
+  /// 1 if it names it second, otherwise 0. This has precedence over the
+  /// modification time, which is lost in copies. Step numbers do not give the
+  /// age, because a run may continue from an earlier checkpoint.
   int named;
-  int64_t time; ///< when it was written, in some unit
+  int64_t time; ///< modification time
   int64_t step;
   std::string path;
   auto operator<=>(const CheckpointEntry &) const = default;
 };
 
-/// Those of `run`, in no order.
+/// Returns the checkpoints in the folder `run`, in no particular order.
 std::vector<CheckpointEntry> checkpointsOf(const std::string &run);
 
 /// Writes two names into the run's file `latest`: the checkpoint that is
@@ -130,7 +134,7 @@ std::string newestWhole(std::vector<CheckpointEntry> entries);
 /// is none.
 std::string latestCheckpoint(const std::string &run);
 
-/// Removes all but the newest `keep`; 0: none.
+/// Removes all checkpoints but the newest `keep`. With 0 it removes none.
 void removeOldCheckpoints(const std::string &run, int64_t keep);
 
 } // namespace cleave

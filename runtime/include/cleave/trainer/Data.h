@@ -1,8 +1,8 @@
 //===- Data.h - what a model is trained on --------------------------------===//
 //
-// A data set gives the arrays of one sample. Which sample comes when is a
-// function of the seed and the sample's number alone, so that every mesh, every
-// number of microbatches and every resumed run sees the same order
+// A data set provides the arrays of one sample at a time. The order of samples
+// depends only on the seed and on the number of each sample, so that every
+// mesh, every number of microbatches and every resumed run sees the same order
 // (docs/manifest.md, "Samples").
 //
 //===----------------------------------------------------------------------===//
@@ -32,14 +32,13 @@ private:
   int halfBits;
 };
 
-/// Returns the sample of the data that is used as training sample `number`,
-/// counted over all epochs.
+/// Returns the index in the data of training sample `number`, which is counted
+/// over all epochs.
 int64_t trainingSample(int64_t number, int64_t samples, uint64_t seed);
 
 enum class Split { training, validation };
 
-/// Thrown if the data of a running job differs from what it was when it was
-/// opened.
+/// Thrown if the data has changed since the running job opened it.
 struct DataError : RunError {
   using RunError::RunError;
 };
@@ -60,16 +59,16 @@ public:
   virtual std::string firstNonFinite(const std::vector<int64_t> &) const {
     return "";
   }
-  /// Throws DataError if an open file has another size or time than when it was
-  /// opened.
+  /// Throws DataError if the size or modification time of an open file has
+  /// changed since it was opened.
   virtual void checkUnchanged() const {}
-  /// A warning about training samples that can be read but look wrong; empty if
-  /// there is none.
+  /// Returns a warning about training samples that can be read but look wrong;
+  /// empty if there is none.
   virtual std::string warning() const { return ""; }
-  /// How validation was held out, as JSON.
+  /// Describes, as JSON, how validation samples were held out.
   virtual std::string split() const = 0;
-  /// One line that describes the data set. `use` says what the samples of
-  /// Split::training are for.
+  /// Returns one line that describes the data set. `use` says for what the
+  /// samples of Split::training are used.
   virtual std::string summary(const std::string &use = "to train on") const = 0;
 };
 
@@ -83,12 +82,12 @@ std::unique_ptr<Dataset> openDataset(const Manifest &manifest,
 /// Returns true if the host generates the input itself (ones, zeros, arange).
 bool isGenerated(const ManifestInput &input);
 
-/// A whole generated input.
+/// Returns an entire input that the host generates.
 Array generatedInput(const ManifestInput &input);
 
-/// Throws InputError for a token that is beyond the input's table; the message
-/// names `label`, position, id and vocabulary size. The id `ignored` is
-/// allowed.
+/// Throws InputError if a token id is beyond the table that the input indexes.
+/// The message names `label`, position, id and vocabulary size. The id
+/// `ignored` is allowed.
 void checkVocabulary(const ManifestInput &input, const ArrayView &tokens,
                      const std::string &label, const int64_t *ignored);
 

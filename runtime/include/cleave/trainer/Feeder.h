@@ -11,9 +11,9 @@
 
 namespace cleave {
 
-/// One row of a microbatch. `sample` is the index of its sample in the data,
-/// `number` the sample's number in the run. Both are -1 for a row without a
-/// sample, which has no weight in the loss.
+/// One row of a microbatch. `sample` is the index in the data of the row's
+/// sample, `number` the sample's number in the run. Both are -1 for a row
+/// without a sample, which has weight 0 in the loss.
 struct FeedRow {
   int64_t sample = -1;
   int64_t number = -1;
@@ -31,10 +31,11 @@ public:
             const std::vector<FeedRow> &step);
 
   /// Scatters an entire input to the ranks. The buffer may have more rows than
-  /// the batch; for labels these rows get the ignored index.
+  /// the array; in an input of labels the additional rows get the ignored
+  /// index.
   void scatter(const ManifestInput &input, const ArrayView &array);
 
-  /// Sets the scalar inputs with this role; there may be none.
+  /// Sets all scalar inputs with this role; the program may have none.
   void setScalar(InputRole role, double value);
   void setInteger(InputRole role, int64_t value);
 
@@ -42,7 +43,7 @@ private:
   const Manifest &manifest;
   StepExecutor &executor;
   int64_t ignoreIndex;
-  std::vector<ManifestInput> inputs;    // but scalars, as large as the buffers
+  std::vector<ManifestInput> inputs;    // no scalars; buffers' shapes
   std::map<std::string, Array> staging; // by input
 };
 

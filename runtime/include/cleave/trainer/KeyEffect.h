@@ -1,4 +1,4 @@
-// How a change of a configuration key affects a resumed run.
+// Says how a change of a configuration key affects a resumed run.
 
 #ifndef CLEAVE_TRAINER_KEYEFFECT_H
 #define CLEAVE_TRAINER_KEYEFFECT_H
@@ -10,11 +10,11 @@ namespace cleave {
 
 enum class KeyEffect {
   Mathematics, ///< what is computed
-  Layout,      ///< where and how it is computed, but for rounding
-  Reporting,   ///< how far and how often; what is said and kept
+  Layout,      ///< where and how; only rounding changes
+  Reporting,   ///< run length, reports, kept checkpoints
   /// Changes only the layout, with one exception: in pipelines that update
   /// after each microbatch (asynchronous schedules) it changes the mathematics,
-  /// as it decides which weights a microbatch sees.
+  /// because it decides which version of the weights a microbatch uses.
   LayoutUnlessAsync,
   /// Like LayoutUnlessAsync. It also changes the mathematics if the capacity or
   /// an auxiliary loss of experts applies to each microbatch separately
@@ -23,15 +23,15 @@ enum class KeyEffect {
 };
 
 struct KeyEffectEntry {
-  const char *path; ///< as in the table of keys; "dims.*" for a map
+  const char *path; ///< as in docs/configuration.md; map: "dims.*"
   KeyEffect effect;
 };
 
-/// Every key of the configuration.
+/// Returns the effect of every key of the configuration.
 std::span<const KeyEffectEntry> keyEffects();
 
-/// The effect of a key such as "dims.batch". A key that is not listed changes
-/// the mathematics.
+/// Returns the effect of a key such as "dims.batch". A key that is not listed
+/// changes the mathematics.
 KeyEffect effectOfKey(const std::string &key);
 
 } // namespace cleave

@@ -1,8 +1,8 @@
 //===- Resume.h - checks that a resumed run is the same run ---------------===//
 //
-// A checkpoint records the configuration that it was made with. If the resumed
-// run has another value for a key that changes what is computed, such as the
-// learning rate, the user must accept the change of this key.
+// A checkpoint records the configuration of its run. If the resumed run has
+// another value for a key that changes what is computed, such as the learning
+// rate, the user must accept the change of this key.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TRAINER_RESUME_H
@@ -21,7 +21,7 @@
 
 namespace cleave {
 
-/// Returns the checkpoint that `resume` (--resume) names:
+/// Returns the checkpoint to which `resume` (--resume) refers:
 /// - a path: this checkpoint;
 /// - "latest": the newest complete checkpoint below `out`, or below
 ///   runs/<model>-* if `out` is empty; InputError if there is none;
@@ -31,19 +31,19 @@ namespace cleave {
 std::string resolveResume(const std::string &resume, const std::string &out,
                           const std::string &model);
 
-/// The configuration of a checkpoint as TOML, and the file that it was read
-/// from: state.json of the checkpoint, or config-<step>.toml or config.toml of
-/// the run's folder in earlier versions. Both strings are empty if there is
-/// none.
+/// The configuration of a checkpoint as TOML, and the file from which it was
+/// read: state.json of the checkpoint, or in earlier versions
+/// config-<step>.toml or config.toml of the run's folder. Both strings are
+/// empty if there is none.
 struct RecordedConfig {
   std::string toml, file;
 };
 RecordedConfig recordedConfig(const std::string &checkpoint);
 
-/// A key that has another value now.
+/// A configuration key whose value differs from the checkpoint's.
 struct Difference {
   std::string key, was, is; ///< values as JSON
-  bool changesMathematics;  ///< what is computed, not only how and where
+  bool changesMathematics;  ///< it changes what is computed
 };
 
 /// Compares two configurations (JSON) and returns the keys whose values differ.
@@ -58,9 +58,9 @@ struct Accepted {
   /// "data.path" stands for other data and "model" for a model with another
   /// graph.
   std::set<std::string> keys;
-  /// Which flag error messages recommend to the user who wants to accept a
-  /// change. True: --set KEY=VALUE. False: --accept KEY, because the new values
-  /// are already compiled into the program.
+  /// Which flag error messages recommend for accepting a change: --set
+  /// KEY=VALUE if true; --accept KEY if false, because the new values are
+  /// already compiled into the program.
   bool isBySet = false;
 
   bool count(const std::string &key) const { return keys.count(key); }
@@ -72,8 +72,8 @@ struct Accepted {
 void checkAccepted(const std::vector<std::string> &keys,
                    const std::string &config);
 
-/// Throws InputError that names every difference which changes the mathematics
-/// and is not accepted.
+/// Throws InputError if some difference changes the mathematics and is not
+/// accepted. The message names all such differences.
 void refuseChanges(const std::string &checkpoint,
                    const std::vector<Difference> &found,
                    const Accepted &accepted);
@@ -95,41 +95,41 @@ void checkSameOptimizer(const std::string &checkpoint,
                         const CheckpointState &state,
                         const std::string &wanted);
 
-/// Throws InputError if the contents of `path` differ from the data that the
-/// checkpoint's run was trained on, unless the user has accepted other data
-/// (`accepted` contains "data.path"). The path may be another one than before.
-/// `model` is the name of the resumed model. If the checkpoint records another
-/// model name, the message begins by saying so.
+/// Throws InputError if the contents of `path` differ from the data on which
+/// the checkpoint's run was trained, unless the user has accepted other data
+/// (`accepted` contains "data.path"). The path itself may have changed. `model`
+/// is the name of the resumed model. If the checkpoint records another model
+/// name, the message begins with this difference.
 void checkSameData(const std::string &checkpoint, const CheckpointState &state,
                    const std::string &path, const Accepted &accepted,
                    const std::string &model);
 
-/// A fingerprint (JSON) of a file or folder of data: its sizes, and digests of
-/// the contents, or of sampled blocks for large files.
+/// Returns a fingerprint (JSON) of a file or folder of data: its sizes, and
+/// digests of the contents or, for large files, of sampled blocks.
 std::string identityOfData(const std::string &path);
-/// Returns whether the data at `path` has this fingerprint. Earlier versions
-/// recorded only the first and last bytes.
+/// Returns whether the data at `path` has the fingerprint `identity`.
+/// Fingerprints of earlier versions have only the first and last bytes.
 bool isSameData(const std::string &identity, const std::string &path);
 
-/// What a checkpoint says of AdamW: how often each tensor that has moments was
-/// updated, and the names of all parameters and buffers.
+/// What a checkpoint says about AdamW: the number of updates of each tensor
+/// that has moments, and the names of all parameters and buffers.
 struct UpdateCounts {
   std::map<std::string, int64_t> trained;
   std::set<std::string> all;
 };
 UpdateCounts readUpdateCounts(const std::string &checkpoint);
 
-/// How long a run and its learning-rate schedule last, as train.steps and
-/// --steps say.
+/// The lengths of a run and of its learning-rate schedule, which --steps and
+/// train.steps determine.
 struct Extent {
   int64_t horizon;  ///< the step at which the schedule ends
   int64_t lastStep; ///< the step at which the run ends
 };
 
-/// Returns the step at which the learning-rate schedule ends and the last step
-/// of the run. `recorded` is train.steps as the checkpoint recorded it, and is
-/// empty for a new run. Throws InputError if the run would go on after its
-/// learning-rate schedule has ended.
+/// Determines the lengths of a run (Extent). `recorded` is the value of
+/// train.steps that the checkpoint recorded; it is empty for a new run. Throws
+/// InputError if the run would continue after the end of its learning-rate
+/// schedule.
 Extent extentOf(const TrainOptions &options, const Settings &settings,
                 std::optional<int64_t> recorded);
 

@@ -13,24 +13,24 @@ namespace cleave {
 /// defaults are those that docs/configuration.md documents.
 struct Settings {
   std::string dataPath;
-  std::string dataDtype = "uint16"; ///< of a .bin file
+  std::string dataDtype = "uint16"; ///< element type of a .bin file
   int64_t ignoreIndex = -100;
   uint64_t dataSeed = 0;
   double validation = 0.1;
   std::string shuffleSplit = "auto"; ///< auto | true | false
-  std::string evalPath;              ///< data of their own for validation
+  std::string evalPath;              ///< separate validation data, or empty
 
   double lr = 3e-4;
   double minLr = 0;
   std::string schedule = "cosine"; ///< constant | linear | cosine
   int64_t warmupSteps = 0;
-  int64_t steps = 100;                ///< where the schedule ends
-  int64_t lastStep = 100;             ///< where the run does
+  int64_t steps = 100;                ///< end of the schedule
+  int64_t lastStep = 100;             ///< end of the run
   std::string loss = "cross_entropy"; ///< or mse, output:NAME
   std::string optimizer = "adamw";    ///< or sgd
-  double saveMinutes = 10;            ///< between checkpoints, at most; 0: any
-  int64_t keep = 3;                   ///< checkpoints of a run; 0: all
-  bool skipNonFinite = false;         ///< train.on_nan = "skip"
+  double saveMinutes = 10;    ///< between checkpoints, at most; 0: no limit
+  int64_t keep = 3;           ///< checkpoints of a run; 0: all
+  bool skipNonFinite = false; ///< train.on_nan = "skip"
   uint64_t seed = 0;
 
   std::string transport = "auto"; ///< auto | local | mpi | nccl
@@ -41,15 +41,16 @@ struct Settings {
 /// names the key if a value has the wrong type.
 Settings settingsOf(const Manifest &manifest);
 
-/// The learning rate of step `step`, counted from 1: a linear warm-up over
-/// `warmupSteps`, then a decay to `minLr` at step `steps`.
+/// Returns the learning rate of step `step`, counted from 1: a linear warm-up
+/// over `warmupSteps` steps, then a decay by `schedule` to `minLr` at step
+/// `steps`.
 double learningRate(const Settings &settings, int64_t step);
 
-/// The configuration as JSON, with the values of data.path and train.steps that
-/// the command line has set.
+/// Returns the configuration as JSON, with the values of data.path and
+/// train.steps that the command line has set.
 std::string configJson(const Manifest &manifest, const Settings &settings);
 
-/// A configuration in JSON as TOML.
+/// Converts a configuration from JSON to TOML.
 std::string configToml(const std::string &json);
 
 } // namespace cleave

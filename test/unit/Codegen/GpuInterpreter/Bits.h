@@ -12,7 +12,7 @@
 
 namespace cleave::gpusim {
 
-/// Bits of an element; pointers and indices have 64.
+/// Returns the number of bits of an element. Pointers and indices have 64.
 inline unsigned widthOf(mlir::Type type) {
   mlir::Type element = mlir::getElementTypeOrSelf(type);
   return element.isIntOrFloat() ? element.getIntOrFloatBitWidth() : 64;
@@ -27,7 +27,8 @@ inline int64_t signedOf(uint64_t bits, unsigned width) {
   return static_cast<int64_t>(bits << shift) >> shift;
 }
 
-/// Conversion between bits and C++ floats. The host rounds as a device does.
+/// floatOf() returns the float or double with these bits, bitsOf() the bits of
+/// a value. The host rounds as a device does.
 template <typename T> T floatOf(uint64_t bits) {
   T value;
   std::memcpy(&value, &bits, sizeof(T));
@@ -53,7 +54,8 @@ inline double wideOf(uint64_t bits, mlir::Type type) {
   return floatOf<float>(type.isBF16() ? bits << 16 : bits);
 }
 
-/// Rounds to the type once; bf16 is rounded from an f32 value.
+/// Returns the bits of `value` rounded to `type`. For bf16, the value is
+/// rounded to f32 first.
 inline uint64_t narrowTo(double value, mlir::Type type) {
   if (type.isF64())
     return bitsOf(value);

@@ -50,7 +50,7 @@ unsigned outcomesOf(arith::CmpFPredicate predicate) {
     return 8;
   if (number >= static_cast<unsigned>(arith::CmpFPredicate::UEQ) &&
       number <= static_cast<unsigned>(arith::CmpFPredicate::UNE))
-    return 8 | (number - 7); // of the ordered one, and unordered
+    return 8 | (number - 7); // the ordered outcomes, and unordered
   return number;
 }
 
@@ -60,7 +60,8 @@ bool compare(unsigned outcomes, double a, double b) {
   return outcomes & (a == b ? 1 : a > b ? 2 : 4);
 }
 
-/// Conversions between integers, and casts of bits.
+/// Returns the function of a conversion between integers or of a bitcast; null
+/// for other operations.
 Function integerConversion(Operation *op, Type from, Type to) {
   unsigned narrow = widthOf(from), width = widthOf(to);
   return llvm::TypeSwitch<Operation *, Function>(op)
@@ -81,7 +82,8 @@ Function integerConversion(Operation *op, Type from, Type to) {
       .Default([](auto) { return nullptr; });
 }
 
-/// Conversions from and to floats.
+/// Returns the function of a conversion from or to floats; null for other
+/// operations.
 Function floatConversion(Operation *op, Type from, Type to) {
   unsigned narrow = widthOf(from), width = widthOf(to);
   return llvm::TypeSwitch<Operation *, Function>(op)

@@ -8,7 +8,8 @@
 
 namespace cleave::gpusim {
 
-/// Conversions between types; null for other operations.
+/// Returns the function of a conversion between types; null for other
+/// operations.
 Function conversion(mlir::Operation *op, mlir::Type from, mlir::Type to);
 
 /// Returns the function of a comparison, a classification of floats, or a

@@ -85,8 +85,9 @@ private:
     append(Kind::Compute, op).run = run;
   }
 
-  /// Assigns the values `from` to the values `to`. Reads all before it writes
-  /// any, because a value may be in both lists.
+  /// Appends an instruction that assigns the values `from` to the values `to`.
+  /// It reads all values before it writes any, because a value may be in both
+  /// lists.
   void move(Operation *op, ValueRange to, ValueRange from) {
     SmallVector<std::pair<Slot, Slot>> moves;
     for (auto [target, source] : llvm::zip_equal(to, from))
@@ -264,7 +265,8 @@ private:
     });
   }
 
-  /// Lane i of the result is lane `from[i].second` of operand `from[i].first`.
+  /// Appends an instruction that computes the vector result of `op`: its lane i
+  /// is lane `from[i].second` of the value `from[i].first`.
   void gatherLanes(Operation *op, ArrayRef<std::pair<Value, int64_t>> from) {
     Slot result = slot(op->getResult(0));
     SmallVector<unsigned> words;

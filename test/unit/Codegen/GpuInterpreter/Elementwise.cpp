@@ -155,8 +155,8 @@ Function bitOperation(Operation *op, unsigned width) {
       .Default([](auto) { return nullptr; });
 }
 
-/// Operations with two results: the low and high bits of a product, or a sum
-/// and its carry.
+/// Returns the function of an operation with two results: the low and high bits
+/// of a product, or a sum and its carry.
 Function extendedArithmetic(Operation *op, unsigned width) {
   return llvm::TypeSwitch<Operation *, Function>(op)
       .Case<arith::MulUIExtendedOp>([&](auto) -> Function {
@@ -192,7 +192,9 @@ Function integerOperation(Operation *op, unsigned width) {
   return nullptr;
 }
 
-/// Chooses the function of an operation among the listed operation types.
+/// Maps a float operation to the C++ function that computes it. Each call
+/// unary<Op>(f), binary<Op>(f) or ternary<Op>(f) adds a case: if the operation
+/// is an Op, f computes it. The result is null if no case fits.
 class FloatSwitch {
 public:
   FloatSwitch(Operation *op, Type type) : op(op), type(type) {}
@@ -216,7 +218,8 @@ private:
   Function found = nullptr;
 };
 
-/// Sums, products, roots and rounding.
+/// Returns the function of a sum, product, root or rounding; null for other
+/// operations.
 Function floatArithmetic(Operation *op, Type type) {
   return FloatSwitch(op, type)
       .binary<arith::AddFOp>([](auto a, auto b) { return a + b; })
@@ -249,7 +252,8 @@ Function floatArithmetic(Operation *op, Type type) {
       .unary<math::RsqrtOp>([](auto a) { return 1 / std::sqrt(a); });
 }
 
-/// Exponentials, logarithms and other functions.
+/// Returns the function of an exponential, a logarithm or a similar operation;
+/// null for other operations.
 Function exponential(Operation *op, Type type) {
   return FloatSwitch(op, type)
       .unary<math::ExpOp>([](auto a) { return std::exp(a); })

@@ -3,10 +3,10 @@
 //
 // Detected errors: an access outside of the given buffers, an access that is
 // less aligned than it states, two threads that write the same byte of global
-// memory, a race in workgroup memory (two threads between two barriers, one of
-// which writes), a read of uninitialised workgroup memory, a barrier that not
-// all threads of a block reach, and a shuffle or vote that not all lanes of a
-// warp reach.
+// memory, a race in workgroup memory (between two barriers, two threads access
+// the same element and at least one of them writes it), a read of uninitialised
+// workgroup memory, a barrier that not all threads of a block reach, and a
+// shuffle or vote that not all lanes of a warp reach.
 
 #ifndef CLEAVE_INTERPRETER_GPUINTERPRETER_H
 #define CLEAVE_INTERPRETER_GPUINTERPRETER_H

@@ -29,12 +29,14 @@ public:
   void beginBlock(int64_t bytes);
   void barrier() { ++epoch; }
 
-  /// Accesses to global memory. An access that is not allowed sets `error`.
+  /// Access global memory. If the access is not allowed, these functions return
+  /// false and set `error`.
   bool load(Accessor who, uint64_t pointer, void *to, int64_t bytes,
             int64_t alignment);
   bool store(Accessor who, uint64_t pointer, const void *from, int64_t bytes,
              int64_t alignment);
-  /// Accesses to workgroup memory, by byte offset.
+  /// Access workgroup memory at a byte offset. If the access is not allowed,
+  /// these functions return false and set `error`.
   bool loadWorkgroup(Accessor who, int64_t offset, void *to, int64_t bytes);
   bool storeWorkgroup(Accessor who, int64_t offset, const void *from,
                       int64_t bytes);

@@ -16,7 +16,7 @@ Value make(Generator &g, Operands... operands) {
   return Op::create(g.b, g.loc, operands...);
 }
 
-/// 1 + x^2, or 1 + |x|.
+/// Returns 1 + x^2 or 1 + |x|.
 Value above1(Generator &g, Value x) {
   Value one =
       nn::createSplat(g.b, g.loc, cast<RankedTensorType>(x.getType()), 1);
@@ -25,7 +25,7 @@ Value above1(Generator &g, Value x) {
   return make<arith::AddFOp>(g, one, square);
 }
 
-/// A value in (-1/2, 1/2).
+/// Returns a value in (-1/2, 1/2) that is computed from x.
 Value inside1(Generator &g, Value x) {
   Value half =
       nn::createSplat(g.b, g.loc, cast<RankedTensorType>(x.getType()), 0.5);
@@ -34,8 +34,8 @@ Value inside1(Generator &g, Value x) {
 
 using Unary = Value (*)(Generator &, Value);
 
-/// A continuous function of values whose magnitude is at most 6; its results
-/// are at most 2^12.
+/// Generates a continuous function of one operand. The operand's magnitude is
+/// at most 6, so the result's is at most 2^12.
 bool unary(Generator &g) {
   static const Unary functions[] = {
       make<math::AtanOp, Value>,
@@ -182,10 +182,11 @@ bool rounding(Generator &g) {
   }
 }
 
-/// Classifies or compares numbers, and selects by the result.
+/// Generates a test whether each number is finite, infinite, NaN or normal, and
+/// a select by its result.
 bool question(Generator &g) {
   Entry x = g.anyExact(0, 4), y = g.like(x.type());
-  // Infinity, NaN and finite numbers.
+  // Either infinities and NaN (x / 0) or finite numbers (x).
   Value zero = nn::createSplat(g.b, g.loc, x.type(), 0);
   Value odd =
       g.random.chance(1, 2) ? make<arith::DivFOp>(g, x.value, zero) : x.value;
@@ -208,7 +209,7 @@ bool question(Generator &g) {
   return true;
 }
 
-/// Converts the value to another width and back.
+/// Generates a conversion to a type of another width and back.
 bool width(Generator &g) {
   if (g.random.chance(1, 2)) {
     Entry x = g.any();
@@ -236,8 +237,8 @@ bool width(Generator &g) {
   return true;
 }
 
-/// Integer operations. Only the last bits of results are kept, so that values
-/// stay small.
+/// Generates integer operations. Only the last bits of their results are kept,
+/// so that values stay small.
 bool integers(Generator &g) {
   RankedTensorType type = g.ints(g.shape(0, 4));
   Value x = g.like(type).value, y = g.like(type).value;

@@ -85,7 +85,7 @@ private:
     return g.like(type).value;
   }
 
-  /// Segment ids of documents of a few tokens each.
+  /// Returns the segment ids of documents of three tokens each.
   Value segments(int64_t length) {
     RankedTensorType type = g.ints({length});
     Value index = nn::IotaOp::create(g.b, g.loc, type, 0);

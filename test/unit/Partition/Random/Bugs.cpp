@@ -1,6 +1,8 @@
 // The injected bugs. Each bug is systematic, like a mistake in the partitioner:
-// it is made wherever the program has a place for it. The result is valid IR,
-// so only dist-verify-variance and the comparison of results can find the bug.
+// it is made at every operation of the program where it is possible. The result
+// is valid IR, so only dist-verify-variance and the comparison of results can
+// find the bug. The function of a bug injects it into a module, and returns
+// false if the module has no operation where it is possible.
 
 #include "Bugs.h"
 #include "Shrink.h"
@@ -60,8 +62,8 @@ bool offsetByOne(ModuleOp module) {
   });
 }
 
-/// Every rank counts positions from the beginning of its own tile, as if the
-/// tile's offset were 0.
+/// Bug: every rank counts positions from the beginning of its own tile, as if
+/// the tile's offset were 0.
 bool offsetForgotten(ModuleOp module) {
   return forEach<TileOffsetOp>(module, [](TileOffsetOp op) {
     OpBuilder builder(op);
@@ -116,7 +118,7 @@ bool maxForSum(ModuleOp module) {
   return forEach<ReduceScatterOp>(module, change) || any;
 }
 
-/// Each rank slices out its tile before the reduction, so that tiles at
+/// Bug: each rank slices out its tile before the reduction, so that tiles at
 /// different offsets are summed.
 bool sliceBeforeReduce(ModuleOp module) {
   return forEach<ReduceScatterOp>(module, [](ReduceScatterOp op) {
@@ -139,7 +141,7 @@ bool keepFirstDropped(ModuleOp module) {
   return forEach<KeepFirstOp>(module, skip<KeepFirstOp>);
 }
 
-/// Computes the sum of f(partial sum) instead of f(sum of partial sums).
+/// Bug: computes the sum of f(partial sum) instead of f(sum of partial sums).
 bool reduceAfterNonLinear(ModuleOp module) {
   return forEach<AllReduceOp>(module, [](AllReduceOp op) {
     if (op.getKind() != ReduceKind::Sum || op->getNumOperands() != 1 ||
@@ -160,8 +162,8 @@ bool reduceAfterNonLinear(ModuleOp module) {
   });
 }
 
-/// The plan marks a result as a partial sum although its operand was already
-/// reduced.
+/// Bug: the plan marks a result as a partial sum although its operand was
+/// already reduced.
 bool partialTwice(ModuleOp module) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
   if (failed(mesh))
@@ -216,13 +218,13 @@ bool permutationInverted(ModuleOp module) {
   });
 }
 
-/// An operation reads a value in its old layout, because the move to the new
-/// layout is dropped.
+/// Bug: an operation reads a value in its old layout, because the collective
+/// that moves it to the new layout is dropped.
 bool staleLayout(ModuleOp module) {
   return forEach<CollectivePermuteOp>(module, skip<CollectivePermuteOp>);
 }
 
-/// The halo or slice that a rank reads begins one element too late.
+/// Bug: the halo or slice that a rank reads begins one element too late.
 bool windowShifted(ModuleOp module) {
   return forEach<WindowOp>(module, [](WindowOp op) {
     op.setBase(op.getBase() + 1);
@@ -249,8 +251,8 @@ bool padUnmasked(ModuleOp module) {
   });
 }
 
-/// Drops only the last mask. A proof that checks only the first masks would not
-/// find this bug.
+/// Bug: drops only the last mask. A proof that checks only the first masks
+/// would not find this bug.
 bool maskDropped(ModuleOp module) {
   arith::SelectOp last;
   module.walk([&](arith::SelectOp op) {
@@ -264,8 +266,9 @@ bool maskDropped(ModuleOp module) {
   return true;
 }
 
-/// A mask replaces padding by the neutral element of the reduction that
-/// follows. Replaces this neutral element by zero, or by one if it is zero.
+/// Bug: a mask replaces padding by a wrong value. The right value is the
+/// neutral element of the reduction that follows; it is replaced by zero, or by
+/// one if it is zero.
 bool wrongIdentity(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     OpBuilder builder(op);
@@ -277,7 +280,7 @@ bool wrongIdentity(ModuleOp module) {
   });
 }
 
-/// The mask also hides the last element, as if it were padding.
+/// Bug: the mask also hides the last element, as if it were padding.
 bool maskByOne(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
@@ -296,7 +299,7 @@ bool maskByOne(ModuleOp module) {
   });
 }
 
-/// The mask tests for padding along the next dimension instead of its own.
+/// Bug: the mask tests for padding along the next dimension instead of its own.
 bool maskDimension(ModuleOp module) {
   return forEachMask(module, [](arith::SelectOp op) {
     auto compare = op.getCondition().getDefiningOp<arith::CmpIOp>();
@@ -309,7 +312,8 @@ bool maskDimension(ModuleOp module) {
   });
 }
 
-/// Indices beyond the end of a table read the padding of the table's last tile.
+/// Bug: indices beyond the end of a table read the padding of the table's last
+/// tile.
 bool indicesUnguarded(ModuleOp module) {
   return forEach<nn::GatherOp>(module, [](nn::GatherOp op) {
     auto guard = op.getIndices().getDefiningOp<arith::SelectOp>();
@@ -320,7 +324,7 @@ bool indicesUnguarded(ModuleOp module) {
   });
 }
 
-/// A dimension that an operation needs unsharded stays sharded.
+/// Bug: a dimension stays sharded although an operation needs it unsharded.
 bool neededWhole(ModuleOp module) {
   FailureOr<MeshAxes> mesh = MeshAxes::of(module);
   if (failed(mesh))

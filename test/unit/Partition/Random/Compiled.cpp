@@ -1,9 +1,9 @@
-// The second half of a case: compiles the program, runs its ranks as threads,
-// and compares the results. The limits are those of `cleave check`
-// (docs/check.md): four times the error of the single-device program. These
-// tensors are small, so a result may happen to be exact for one draw of inputs.
-// Therefore the error is measured for several draws, and the largest one
-// counts.
+// Runs the part of a random test that follows the partitioning: compiles the
+// program, runs its ranks as threads, and compares the results. The limits are
+// those of `cleave check` (docs/check.md): four times the error of the
+// single-device program. These tensors are small, so a result may happen to be
+// exact for one draw of inputs. Therefore the error is measured for several
+// draws, and the largest one counts.
 
 #include "Compiled.h"
 

@@ -101,8 +101,8 @@ Entry indices(Generator &g, ArrayRef<int64_t> shape) {
 /// Returns indices of rows in a table of `rows` rows, checked by
 /// nn.check_index. They are either 0, 1, 2, ... along the first dimension, or
 /// the indices `at`, clamped to [0, rows). If the first dimension is sharded
-/// and padded, the numbers of its padding may be too large, which
-/// nn.check_index must ignore.
+/// and padded, the indices in its padding may be too large; nn.check_index must
+/// ignore them.
 Value checked(Generator &g, Value at, int64_t rows) {
   auto type = cast<RankedTensorType>(at.getType());
   if (type.getRank() > 0 && type.getDimSize(0) <= rows) {

@@ -15,7 +15,7 @@ int64_t elements(ArrayRef<int64_t> shape) {
   return count;
 }
 
-/// An image: samples, channels, and one or two spatial dimensions.
+/// Returns an image: samples, channels, and one or two spatial dimensions.
 Entry image(Generator &g, bool exact) {
   Entry x = exact ? g.anyExact(2, 4) : g.any(2, 4);
   return x.rank() < 3 ? g.reshaped(x, 3) : x;
@@ -113,8 +113,8 @@ bool conv(Generator &g) {
   return true;
 }
 
-/// Max pooling takes exact values, because rounding must not decide which
-/// element is the largest.
+/// Generates a pooling operation. Max pooling gets values without rounding
+/// errors, because these must not decide which element is the largest.
 bool pool(Generator &g) {
   bool takesMax = g.random.chance(1, 2);
   Entry x = image(g, takesMax);

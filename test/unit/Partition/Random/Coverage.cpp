@@ -35,8 +35,8 @@ StringRef nameOf(Coverage::Column column) {
   return names[column];
 }
 
-/// Operations of arith and math share a few sharding rules; each nn operation
-/// has its own rule.
+/// Returns the name under which a rule is counted. Operations of arith and math
+/// share a few sharding rules; each nn operation has its own rule.
 std::string ruleName(Operation *op, const ShardingRule &rule) {
   if (op->getName().getDialectNamespace() != "arith" &&
       op->getName().getDialectNamespace() != "math")

@@ -22,7 +22,7 @@ public:
   enum Column { Uneven, SubAxis, Partial, MultiUser, Columns };
 
   /// Adds one case: counts each combination (rule, kind of factor, situation)
-  /// that occurs in the module. dist-plan-ops has run on it.
+  /// that occurs in the module. dist-plan-ops must have run on the module.
   void add(mlir::ModuleOp module);
   /// Records which operations a module contains.
   void note(mlir::ModuleOp module);

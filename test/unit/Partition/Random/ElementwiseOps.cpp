@@ -46,7 +46,7 @@ bool absolute(Generator &g) {
   return true;
 }
 
-/// Divides by 1 + y^2, so that no divisor is zero.
+/// Generates a division by 1 + y^2, so that no divisor is zero.
 bool division(Generator &g) {
   Entry x = g.any(), y = g.tamed(g.like(x.type()), 10);
   Value one = nn::createSplat(g.b, g.loc, x.type(), 1);
@@ -56,7 +56,7 @@ bool division(Generator &g) {
   return true;
 }
 
-/// Functions with a bounded derivative.
+/// Generates a function with a bounded derivative.
 bool smooth(Generator &g) {
   Entry x = g.any();
   switch (g.random.below(9)) {
@@ -98,8 +98,8 @@ bool smooth(Generator &g) {
   }
 }
 
-/// Selects by a comparison of exact values, or by a comparison of global
-/// indices as in masks.
+/// Generates a select. Its condition compares exact values, or global indices
+/// as masks do.
 bool choice(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
   Value condition;

@@ -16,7 +16,8 @@ int64_t elements(ArrayRef<int64_t> shape) {
   return count;
 }
 
-/// The matrix that each row chooses; some rows choose none.
+/// Returns for each row the index of the matrix that it chooses. Some indices
+/// are out of range: these rows choose no matrix.
 Value choices(Generator &g, ArrayRef<int64_t> rows) {
   return g.like(g.ints(rows)).value;
 }
@@ -64,8 +65,8 @@ bool positionInExpert(Generator &g) {
   ArrayRef<int64_t> tokens = ArrayRef(shape).take_front(2);
   if (elements(shape) > g.kMaxElements)
     return false;
-  // The order of the rows: as they are, or given by an argument that has some
-  // equal entries.
+  // The positions by which the rows are ordered: 0, 1, 2, ..., or values of the
+  // program, of which some are equal.
   RankedTensorType type =
       g.ints(g.random.chance(1, 3) ? tokens : tokens.take_back(1));
   Value positions =

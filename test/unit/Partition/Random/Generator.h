@@ -81,7 +81,8 @@ struct Entry {
   }
 };
 
-/// What a program is generated for.
+/// The purpose for which a program is generated, which restricts what it
+/// contains.
 struct Style {
   /// The program is to be compiled: it has one function without scf loops and
   /// branches, and every tensor has a unique name. Floating-point arguments of
@@ -145,7 +146,8 @@ public:
   /// hyperbolic tangent.
   Entry tamed(const Entry &entry, double bound);
 
-  /// Adds a result to the program.
+  /// Adds the result of an operation to the values from which later operands
+  /// are drawn.
   void give(mlir::Value value, double bound, bool exact);
 
   static constexpr int64_t kMaxElements = 160;
@@ -157,8 +159,8 @@ public:
   // Values for loops and branches
   //===--------------------------------------------------------------------===//
 
-  /// Generates operations at the end of `region`. Operations outside of the
-  /// region cannot read their results.
+  /// Runs `body`, which generates operations at the end of `region`. Their
+  /// results can be read only inside of the region.
   void inside(mlir::Block *region, double bound,
               llvm::function_ref<void()> body);
   /// Generates `count` operations of any kind.
@@ -167,15 +169,16 @@ public:
   /// most `bound`. If values of this type were made in the region, it is the
   /// last one of them.
   Entry given(mlir::RankedTensorType type, double bound);
-  /// The entry of the last value made in the region, or null.
+  /// Returns the entry of the last value made in the region, or null.
   const Entry *last() const {
     return pool.size() > outer ? &pool.back() : nullptr;
   }
-  /// The number of open regions, and the counters of the loops among them.
+  /// The number of regions (of loops and branches) into which operations are
+  /// being generated, and the induction variables of the loops among them.
   int64_t depth = 0;
   llvm::SmallVector<mlir::Value> counters;
-  /// The number of open regions of nn.scan. They have neither scf loops and
-  /// branches nor sharding constraints.
+  /// The number of nn.scan regions into which operations are being generated.
+  /// Such regions have neither scf loops and branches nor sharding constraints.
   int64_t isolated = 0;
 
 private:

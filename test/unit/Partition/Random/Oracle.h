@@ -19,7 +19,8 @@ struct Tolerance {
   bool exact = true;
 };
 
-/// Returns a tensor of small integers. Some indices are out of bounds.
+/// Returns a tensor of small integers. If they are used as indices, some of
+/// them are out of bounds.
 Tensor randomTensor(Random &random, mlir::RankedTensorType type);
 
 /// The results of the program on one device, and their tolerances.

@@ -14,15 +14,16 @@ using namespace cleave::random;
 
 namespace {
 
-/// Regions nested deeper test nothing new.
+/// Regions that are nested more deeply would test nothing new.
 constexpr int64_t kMaxDepth = 2;
 
 Value index(Generator &g, int64_t value) {
   return arith::ConstantIndexOp::create(g.b, g.loc, value);
 }
 
-/// A loop of few iterations, possibly none. In each iteration, rounding errors
-/// may grow by a factor of up to the largest magnitude of the values.
+/// Generates a loop of few iterations, possibly none. In each iteration,
+/// rounding errors may grow by a factor of up to the largest magnitude of the
+/// values.
 bool loop(Generator &g) {
   if (g.depth == kMaxDepth)
     return false;
@@ -63,8 +64,8 @@ bool loop(Generator &g) {
   return true;
 }
 
-/// An nn.scan over dimension 0 of some value of the program. A second slice
-/// operand may be a new argument of the function.
+/// Generates an nn.scan over dimension 0 of some value of the program. A second
+/// slice operand may be a new argument of the function.
 bool scan(Generator &g) {
   if (g.depth == kMaxDepth)
     return false;
@@ -132,8 +133,9 @@ bool scan(Generator &g) {
   return true;
 }
 
-/// The condition of a branch: data, or a comparison with the counter of the
-/// enclosing loop.
+/// Returns the condition of a branch: a comparison of the enclosing loop's
+/// induction variable with a constant, or a scalar of the program (a boolean,
+/// or a comparison of two integers).
 Value condition(Generator &g) {
   if (!g.counters.empty() && g.random.chance(1, 2))
     return arith::CmpIOp::create(g.b, g.loc, arith::CmpIPredicate::slt,

@@ -69,8 +69,8 @@ bool rmsNorm(Generator &g) {
 }
 
 /// Generates the gradient of a layer norm or RMS norm without the norm itself.
-/// So its mean and reciprocal standard deviation of each row are arbitrary
-/// values, which do not belong to the row.
+/// So the operands that a norm would compute for each row (mean and reciprocal
+/// standard deviation) are arbitrary values.
 bool normGrad(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 10);
   Entry dy = g.tamed(g.like(x.type()), 10);
@@ -112,7 +112,7 @@ bool crossEntropy(Generator &g) {
 }
 
 /// Generates the gradient of a cross-entropy without the cross-entropy itself.
-/// So its log-sum-exp of each row is an arbitrary value.
+/// So the operand with the log-sum-exp of each row has arbitrary values.
 bool crossEntropyGrad(Generator &g) {
   Entry x = g.tamed(g.any(1, 4), 4);
   RankedTensorType rows = rowsOf(g, x);

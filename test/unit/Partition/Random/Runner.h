@@ -18,7 +18,7 @@ struct Outcome {
     BadProgram,  // not valid, or not to be interpreted: the generator's mistake
     Refused,     // a pass of the pipeline failed
     Unproven,    // dist-verify-variance refused the per-rank program
-    NotHonoured, // a sharding that was asked for is not there
+    NotHonoured, // a requested sharding is missing
     RunFailed,   // the per-rank program cannot be interpreted
     ReplicaDiffers, // copies of one element are not equal to the bit
     WrongResult,
@@ -27,7 +27,7 @@ struct Outcome {
     NotRun,
     Crashed,
     WrongCompiled, // in f64
-    WrongRounding, // in the real precision
+    WrongRounding, // in the program's own precision
     Disordered,    // the recorder found an access that nothing orders, ...
   };
   Kind kind = Passed;
@@ -43,7 +43,8 @@ struct Bug {
   const char *description;
   /// The command-line argument of the pass after which the bug is injected.
   const char *after;
-  /// Injects the bug. Returns true if the program has a place for it.
+  /// Injects the bug. Returns false if the program has no operation where the
+  /// bug is possible.
   bool (*plant)(mlir::ModuleOp);
 };
 

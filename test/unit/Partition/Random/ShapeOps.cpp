@@ -34,7 +34,7 @@ bool broadcast(Generator &g) {
   return true;
 }
 
-/// A reshape that merges dimensions, splits dimensions, or merges all
+/// Generates a reshape that merges dimensions, splits dimensions, or merges all
 /// dimensions into one and splits that one differently.
 bool reshape(Generator &g) {
   Entry x = g.anyKind(0, 5);
@@ -80,7 +80,7 @@ bool transpose(Generator &g) {
   return true;
 }
 
-/// A strided slice, possibly reversed.
+/// Generates a strided slice, possibly in reverse order.
 bool slice(Generator &g) {
   Entry x = g.anyKind(1, 4);
   SmallVector<int64_t> offsets, sizes, strides;

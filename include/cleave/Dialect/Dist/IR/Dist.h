@@ -31,8 +31,9 @@
 
 namespace cleave::dist {
 
-/// Attribute of arguments and results of functions: the sharding. On
-/// operations, the attribute is an array with one sharding for each result.
+/// Attribute of arguments and results of functions: their sharding. On an
+/// operation, the attribute is an array with one sharding for each result of
+/// the operation.
 inline constexpr llvm::StringLiteral kShardingAttrName = "dist.sharding";
 /// Attribute of arguments and results of per-rank functions, whose tensors are
 /// tiles: the type of the unsharded tensor.

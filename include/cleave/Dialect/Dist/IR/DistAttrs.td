@@ -22,7 +22,7 @@ def Dist_MeshAttr : Dist_Attr<"Mesh", "mesh"> {
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// The number of ranks.
+    /// Returns the number of ranks.
     int64_t getNumRanks() const;
     /// Returns the size of the axis, or 0 if the mesh has no axis of that name.
     int64_t getAxisSize(::llvm::StringRef name) const;
@@ -32,9 +32,9 @@ def Dist_MeshAttr : Dist_Attr<"Mesh", "mesh"> {
 def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis"> {
   let summary = "A mesh axis, or a sub-axis of it";
   let description = [{
-    `"x"` is the whole axis. `"x":(2)4` is, as in Shardy, the sub-axis of x of size
-    4 with pre-size 2, the product of the sizes of the sub-axes of x that are major
-    to it. A size of 0 stands for the whole axis.
+    `"x"` is the whole axis. `"x":(2)4` is, as in Shardy, the sub-axis of x of size 4
+    with pre-size 2, the product of the sizes of the sub-axes of x that are major to it.
+    In C++, the size of a whole axis is 0.
   }];
   let parameters = (ins "::mlir::StringAttr":$name, "int64_t":$pre, "int64_t":$size);
   let builders = [
@@ -51,7 +51,7 @@ def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis"> {
 
 def Dist_AxisListAttr : Dist_Attr<"AxisList", "axes"> {
   let summary = "An ordered list of axes, the major one first";
-  let description = "An attribute `#dist.axes<{\"x\", \"y\":(1)2}>`, of which operations print only the braces and their content.";
+  let description = "The attribute is written `#dist.axes<{\"x\", \"y\":(1)2}>`. In operations, only the braces and their content are written.";
   let parameters = (ins ArrayRefParameter<"AxisRefAttr">:$axes);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

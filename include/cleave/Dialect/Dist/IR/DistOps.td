@@ -13,13 +13,13 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   let summary = "Declares a mesh of ranks";
   let description = [{
-    Axes are named and listed with the slowest links first; the number of a rank
-    is the row-major index over the axes. `links` names, for each axis, the
-    class of the links between the ranks along the axis, such as "intra" (within
-    a node) or "inter" (between nodes); cluster.toml gives the speed of each
-    class. For an axis with links between nodes, `within` says how many
-    consecutive ranks along the axis share a node; a sub-axis within such ranks
-    has links of class "intra".
+    The axes have names and are listed in order, the axis with the slowest links first.
+    The number of a rank is its row-major index over the axes. `links` names, for each
+    axis, the class of the links between the ranks along the axis, such as "intra"
+    (within a node) or "inter" (between nodes); cluster.toml gives the speed of each
+    class. For an axis with links between nodes, `within` says how many consecutive
+    ranks along the axis share a node; a sub-axis whose ranks share a node has links of
+    class "intra".
 
     ```mlir
     dist.mesh @m <["data"=2, "tensor"=4]>
@@ -49,11 +49,11 @@ def Dist_ConstrainOp : Dist_Op<"constrain", [Pure, SameOperandsAndResultType,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Requires a sharding of a value";
   let description = [{
-    The operation is the identity. In programs that are not partitioned yet, it
-    states that the result has the given sharding. Propagation spreads the
-    sharding, and partitioning turns the operation into a reshard if the operand
-    has another layout. `purpose` is the purpose of the reshard; without
-    `purpose`, the reshard has the purpose of the value.
+    The operation is the identity. In programs that are not partitioned yet, it states
+    that the result has the given sharding. Propagation spreads the sharding, and
+    partitioning turns the operation into a reshard if the operand has another layout.
+    `purpose` becomes the purpose of this reshard's collectives, such as `gradient`;
+    without `purpose`, it follows from the kind of value.
 
     ```mlir
     %1 = dist.constrain %0 <@m, [{"x"}, {?} ]> : tensor<4x6xf32>
@@ -118,8 +118,8 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
   let summary = "Gives every rank of a group the concatenation of all tiles";
   let description = [{
     The tiles are concatenated along a dimension, in group order. If the size of the
-    group does not divide the whole dimension, the last elements are padding, and an
-    `nn.slice` follows.
+    group does not divide the size of the whole dimension, the last elements of the
+    result are padding, and an `nn.slice` after the operation removes them.
 
     ```mlir
     %1 = dist.all_gather %0 dims [0] over @m {"x"} purpose activation
@@ -147,8 +147,8 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
   let summary = "Combines values and gives each rank one tile of the result";
   let description = [{
     The operation is an all-reduce after which rank i of the group keeps only tile i
-    along a dimension. The size of the group divides this dimension; if necessary, an
-    `nn.pad` precedes.
+    along a dimension. The size of the group must divide the size of this dimension; if
+    necessary, an `nn.pad` before the operation adds padding.
 
     ```mlir
     %1 = dist.reduce_scatter sum %0 dims [0] over @m {"x"} purpose gradient
@@ -176,7 +176,8 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
   let description = [{
     Rank i of a group sends block j along the split dimension to rank j, and
     concatenates the received blocks along the concatenated dimension in group order.
-    Both dimensions may be padded. The size of the group must divide the split dimension.
+    Both dimensions may contain padding. The size of the group must divide the size of
+    the split dimension.
 
     ```mlir
     %1 = dist.all_to_all %0 split [0] concat [1] over @m {"x"} purpose activation
@@ -204,7 +205,7 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
 }
 
 def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent", "received"]>]> {
-  let summary = "Sends each rank of a group the rows that are for it";
+  let summary = "Sends a different number of rows to each rank of a group";
   let description = [{
     The operand has the shape [ranks, rows, ...]: it consists of one block of
     rows for each rank of the group. Rank i sends rank j the first sent[j] rows
@@ -250,7 +251,7 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
 }
 
 def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
-  let summary = "Plans which rows are sent to which rank, in which round";
+  let summary = "Plans which rows are sent to which rank, in one or several exchange rounds";
   let description = [{
     Rows are numbered over all dimensions of `ids` in row-major order. Each rank
     holds `tile` consecutive ids, so row r is sent to rank ids[r] / tile. The
@@ -262,8 +263,8 @@ def Dist_PlanRowsOp : Dist_Op<"plan_rows", [Pure]> {
     rank in every round, `sources` gives the row that takes the place, and
     `sent` gives the id of this row minus the first id of the rank's tile; both
     are -1 for an empty place. `places` gives the place of each row, counted
-    over all rounds and ranks, or -1. `counts` gives the number of rows that are
-    sent to each rank in each round.
+    over all rounds and ranks, or -1 for a row that is not sent. `counts` gives
+    the number of rows that are sent to each rank in each round.
 
     ```mlir
     %sources, %places, %sent, %counts = dist.plan_rows %ids tile 3
@@ -316,13 +317,14 @@ def Dist_SortRowsOp : Dist_Op<"sort_rows", [Pure]> {
 }
 
 def Dist_ConditionOp : Dist_Op<"condition"> {
-  let summary = "Defines a flag; operations that cite it run only if it is set";
+  let summary = "Gives a condition a number, by which other operations refer to it";
   let description = [{
-    The operation assigns the number `number` to its operand, a flag. Other
-    operations of the function refer to the flag by an attribute `nn.when` that
-    holds the same number. If the flag is not set, the results of these
-    operations are not read, and the operations need not run. If such an
-    operation is a collective, all ranks of its group have the same flag.
+    The operation gives its operand, a condition that is computed at run time,
+    the number `number`. An operation of the function with an attribute
+    `nn.when` that holds the same number is conditional: if the condition is
+    false, the results of the operation are not read, and it need not run. If a
+    conditional operation is a collective, the condition has the same value on
+    all ranks of its group.
 
     ```mlir
     dist.condition %0 number 3 : tensor<1xi1>
@@ -335,15 +337,15 @@ def Dist_ConditionOp : Dist_Op<"condition"> {
 def Dist_WindowOp : Dist_CollectiveOp<"window"> {
   let summary = "Gives every rank of a group a window of a sharded dimension";
   let description = [{
-    Dimension `dim` has `size` elements, of which each rank holds a tile. Rank r of
-    the group receives the elements `base + r * step + i * stride` for
-    i = 0, 1, ... up to the size of the result; indices outside the dimension
-    give zeros. Windows may overlap, run backwards (`stride` < 0), or be the same
-    on all ranks (`step` = 0). So slices, pads, concatenations and reversals move only
-    elements that another rank needs, and convolutions exchange their halos. `whole` is
-    the unsharded size of the dimension that the ranks compute from their windows: the
-    dimension of the result itself, or the output dimension of a convolution that reads
-    the result.
+    Dimension `dim` has `size` elements, of which each rank holds a tile. Rank r of the
+    group receives the elements `base + r * step + i * stride` for i = 0, 1, ... up to
+    the size of the result; indices outside the dimension give zeros. Windows may
+    overlap, run backwards (`stride` < 0), or be the same on all ranks (`step` = 0).
+    Slices, pads, concatenations and reversals of a sharded dimension use this
+    operation, because it moves only elements that another rank needs; convolutions use
+    it to exchange their halos. `whole` is the unsharded size of the dimension that the
+    ranks compute from their windows: the dimension of the result itself, or the output
+    dimension of a convolution that reads the result.
 
     ```mlir
     // 10 elements on 4 ranks, moved by one to the right.
@@ -377,8 +379,9 @@ def Dist_WindowOp : Dist_CollectiveOp<"window"> {
 def Dist_CollectivePermuteOp : Dist_CollectiveOp<"collective_permute"> {
   let summary = "Moves whole tiles between the ranks of a group";
   let description = [{
-    `pairs` lists sources and targets alternately, as indices in the group. A rank that
-    is no target receives zeros.
+    `pairs` lists source 0, target 0, source 1, target 1, ..., as indices of ranks in
+    the group: each source sends its tile to its target. A rank that is no target gets
+    zeros.
 
     ```mlir
     %1 = dist.collective_permute %0 pairs [0, 1, 1, 0] over @m {"x"} purpose activation
@@ -411,12 +414,14 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
     equal parts of it. If the ranks hold partial sums (`from` is partial over
     some of `axes`), the ranges are reduced. If `to` is partial over some of
     `axes`, the result is a sum of several terms, one for each position on these
-    axes. Every element is placed in only one term, the one for which most ranks
-    already hold the element, and is zero in the other terms. If `from` is
-    partial as well, the operand is a sum of terms, too, and each element of
-    each of these terms is placed in only one term of the result. Elements that
-    a rank already holds are not sent, and padding is never sent. Tiles need not
-    nest, and axes need not divide dimensions.
+    axes. Every element is placed in only one of these terms and is zero in the
+    others: preferably in a term whose ranks already hold the element; if there
+    are several such terms, or none, the elements are divided equally among
+    them, or among all terms. If `from` is partial as well, the operand is a sum
+    of terms, too, and each element of each term of the operand is placed in
+    only one term of the result. Elements that a rank already holds are not
+    sent, and padding is never sent. The tiles of `from` and `to` need not nest,
+    and the sizes of axes need not divide those of dimensions.
 
     With `rounds` = 2, elements are sent in two steps, and the elements that
     several ranks need are divided equally among these ranks. In the first round
@@ -439,15 +444,16 @@ def Dist_ExchangeOp : Dist_CollectiveOp<"exchange"> {
       shardings fit the mesh and the types.
     - (EX2) an operand is a tile of the global type under `from`, a result is a tile of
       the global type under `to`, with elements of the operand's width.
-    - (EX3) outside `axes`, `from` and `to` are partial over the same axes and
-      with the same kind (sum, maximum or minimum). If `to` is partial over axes
-      in `axes`, its kind is a sum. If `from` is partial over axes in `axes`,
-      too, and `rounds` is 1, the kind of `from` is also a sum.
+    - (EX3) the axes that are not in `axes` and over which `from` is partial are
+      the same as those of `to`, with the same kind (sum, maximum or minimum).
+      If `to` is partial over axes in `axes`, its kind is a sum. If `from` is
+      partial over axes in `axes`, too, and `rounds` is 1, the kind of `from` is
+      also a sum.
     - (EX4) a mesh axis that is not in `axes` splits no dimension, or splits the
       same dimension in `from` and `to`. In a dimension's list of axes, axes
-      that are not in `axes` come first. Axes that are not in `axes` would alone
-      split the dimension into larger tiles; each of these larger tiles consists
-      of whole tiles of the sharding.
+      that are not in `axes` come first. Alone, these first axes would split the
+      dimension into larger tiles; each of these larger tiles must consist of
+      whole tiles of `from`, and of whole tiles of `to`.
     - (EX5) `rounds` is 1 or 2.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,

@@ -62,7 +62,8 @@ def Dist_KeepFirstOp : Dist_RankOp<"keep_first", [SameOperandsAndResultType]> {
 def Dist_AxisIndexOp : Dist_RankOp<"axis_index"> {
   let summary = "The rank's index in its group";
   let description = [{
-    The result is the rank's row-major index over the axes in the order listed.
+    The result is the rank's row-major index over `axes`, in the order in which they are
+    listed.
 
     ```mlir
     %0 = dist.axis_index over @m {"x", "y"} : tensor<i64>

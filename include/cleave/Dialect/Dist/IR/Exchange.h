@@ -1,4 +1,4 @@
-//===- Exchange.h - the boxes of an exchange --------------------*- C++ -*-===//
+//===- Exchange.h - messages of dist.exchange -------------------*- C++ -*-===//
 
 #ifndef CLEAVE_DIALECT_DIST_IR_EXCHANGE_H
 #define CLEAVE_DIALECT_DIST_IR_EXCHANGE_H
@@ -21,13 +21,14 @@ program::Exchange describeExchange(MeshAttr mesh,
                                    llvm::ArrayRef<int64_t> shape,
                                    int64_t rounds);
 
-/// Computes which boxes of elements each rank of the group `group` sends to
-/// which other rank of the group in the exchange.
+/// Computes which rectangular ranges of elements (boxes) each rank of `group`
+/// sends to which other rank of `group` in the exchange.
 program::ExchangePlan planExchange(MeshAttr mesh,
                                    const program::Exchange &exchange,
                                    llvm::ArrayRef<int64_t> group);
 
-/// The numbers of elements that each rank of the mesh sends and receives.
+/// The numbers of elements that each rank of the mesh sends and receives in an
+/// exchange.
 struct ExchangeCount {
   std::vector<int64_t> sent, received;
 };
@@ -35,7 +36,8 @@ ExchangeCount countExchange(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes,
                             ShardingAttr from, ShardingAttr to,
                             llvm::ArrayRef<int64_t> shape, int64_t rounds);
 
-/// Checks the constraints (EX1) to (EX4) for operand `i` of an exchange.
+/// Checks the constraints (EX1) to (EX4) in the description of `dist.exchange`
+/// (DistOps.td) for operand `i` of the operation.
 mlir::LogicalResult verifyExchanged(ExchangeOp op, unsigned i, MeshAttr mesh);
 
 } // namespace cleave::dist

@@ -1,4 +1,4 @@
-// How much of a message is padding.
+// Records how many bytes of a collective's payload are padding.
 
 #ifndef CLEAVE_DIALECT_DIST_IR_PADDING_H
 #define CLEAVE_DIALECT_DIST_IR_PADDING_H
@@ -13,17 +13,18 @@ namespace cleave::dist {
 /// reports.
 inline constexpr llvm::StringLiteral kPaddingAttrName = "dist.padding";
 
-/// Sets the padding of a collective with a payload of shape `payload`, which is
-/// a tile of a tensor of type `whole` in `layout`.
+/// Sets the attribute to the padding in a payload of type `payload`, which is a
+/// tile of a tensor of type `whole` in `layout`.
 void notePadding(mlir::Operation *collective, const MeshAxes &mesh,
                  const Layout &layout, mlir::RankedTensorType whole,
                  mlir::RankedTensorType payload);
 
-/// Returns the padding in bytes; 0 if the operation does not have the
+/// Returns the padding in bytes that the attribute states; 0 without the
 /// attribute.
 int64_t paddingOf(mlir::Operation *collective);
 
-/// Sets the padding in bytes; leaves the operation unchanged if it is 0.
+/// Sets the attribute to `bytes`; leaves the operation unchanged if `bytes` is
+/// 0.
 void setPadding(mlir::Operation *collective, int64_t bytes);
 
 } // namespace cleave::dist

@@ -1,7 +1,8 @@
 //===- Sharding.h - arithmetic on meshes and shardings ----------*- C++ -*-===//
 //
-// Definitions that all phases share: the product of axes, the shape of a tile,
-// the elements that a rank holds, the ranks that form a group.
+// Functions on meshes and shardings that all phases share. They compute sizes
+// of axes, shapes of tiles, the elements that a rank holds, and the ranks that
+// form a group.
 //
 // A dimension of N elements split n ways has tiles of ceil(N / n) elements.
 // Rank i of the group holds the elements [i * tile, (i + 1) * tile), truncated
@@ -26,8 +27,8 @@ inline int64_t tileSize(int64_t size, int64_t ways) {
   return (size + ways - 1) / ways;
 }
 
-/// Returns the number of elements of tile `index` that are not padding, in [0,
-/// tile].
+/// Returns the number of elements of tile `index` that are not padding, from 0
+/// to the size of a tile.
 inline int64_t validExtent(int64_t size, int64_t ways, int64_t index) {
   int64_t tile = tileSize(size, ways);
   return std::clamp<int64_t>(size - index * tile, 0, tile);
@@ -91,7 +92,7 @@ allGroups(MeshAttr mesh, llvm::ArrayRef<AxisRefAttr> axes);
 // Shardings
 //===----------------------------------------------------------------------===//
 
-/// The shape of a tile.
+/// Returns the shape of a rank's tile of a tensor of `shape`, with padding.
 llvm::SmallVector<int64_t> tileShape(MeshAttr mesh, ShardingAttr sharding,
                                      llvm::ArrayRef<int64_t> shape);
 mlir::RankedTensorType tileType(MeshAttr mesh, ShardingAttr sharding,

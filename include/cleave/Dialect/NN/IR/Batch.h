@@ -11,8 +11,9 @@
 
 namespace cleave::nn {
 
-/// The batch dimension, whose indices are the samples; -1 means that there is
-/// none. See `nn-mark-batch`.
+/// Attribute of an argument or result: the number of its batch dimension, whose
+/// indices are the samples; -1 if it has none. The pass `nn-mark-batch` sets
+/// it.
 inline constexpr llvm::StringLiteral kBatchDimAttr = "nn.batch_dim";
 /// Unit attribute of a result that depends on all samples that one call of the
 /// function processes. The samples may then neither be divided into calls
@@ -44,9 +45,9 @@ inline constexpr llvm::StringLiteral kFrozenAttr = "nn.frozen";
 /// counts the updates of the moment's parameter.
 inline constexpr llvm::StringLiteral kCountAttr = "nn.count";
 
-/// Returns the batch dimension of an argument or result with these attributes.
-/// Without an attribute, tokens, labels and sample_ids have batch dimension 0,
-/// and other roles have none.
+/// Returns the batch dimension of an argument or result with the attributes
+/// `attrs` and `rank` dimensions. Without the attribute `nn.batch_dim`, tokens,
+/// labels and sample_ids have batch dimension 0, and other roles have none.
 inline std::optional<int64_t> batchDimOf(mlir::DictionaryAttr attrs,
                                          int64_t rank) {
   std::optional<int64_t> dim;

@@ -38,8 +38,8 @@ inline bool isProductType(mlir::Type operand, mlir::Type result) {
 inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 
-/// The suffix that is added to a parameter's name to name its f32 copy, which
-/// is a piece of optimizer state.
+/// The name of a parameter with this suffix is the name of its f32 copy, a
+/// tensor of the optimizer state.
 inline constexpr llvm::StringLiteral kMasterSuffix = ".master";
 
 /// Unit attribute of an arith.truncf that only rounds a value for storage. A
@@ -48,7 +48,7 @@ inline constexpr llvm::StringLiteral kMasterSuffix = ".master";
 /// must be kept.
 inline constexpr llvm::StringLiteral kStorageAttr = "nn.storage";
 
-/// Names of the functions of the logical program.
+/// Names of the functions of a program in nn IR.
 inline constexpr llvm::StringLiteral kLossFunc = "loss";
 inline constexpr llvm::StringLiteral kLossTrainFunc = "loss_train";
 inline constexpr llvm::StringLiteral kLossGradFunc = "loss_grad";

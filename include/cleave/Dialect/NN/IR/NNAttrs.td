@@ -50,7 +50,7 @@ class NN_Attr<string name, string attrMnemonic> : AttrDef<NN_Dialect, name> {
 }
 
 def NN_ViewAttr : NN_Attr<"View", "view"> {
-  let summary = "Shape of a tensor in the file, if the program uses another";
+  let summary = "The shape of a tensor in the model file, if the program uses another shape";
   let description = [{
     With `nn.view = #nn.view<shape = [6, 12], view = [6, 3, 4]>` on an argument or
     result, the model file has a tensor of shape `shape`. Its elements in row-major
@@ -146,7 +146,7 @@ def NN_RouterCounts : I32EnumAttr<"RouterCounts",
 }
 
 def NN_RouterAttr : NN_Attr<"Router", "router"> {
-  let summary = "The router of which an accumulator counts the choices";
+  let summary = "The router whose choices of experts an accumulator counts";
   let description = [{
     The attribute is set on an accumulator with one count for each expert, for
     example
@@ -158,12 +158,13 @@ def NN_RouterAttr : NN_Attr<"Router", "router"> {
 
     With `counts = chosen` an expert's count is the number of tokens that chose
     the expert, with `counts = taken` the number of these tokens that the expert
-    accepted. `slots_per_token` is the number of experts that a token chooses.
-    `product` is the first node that reads the router's choices. If experts have
-    a limited capacity, `capacity` is the largest number of choices that an
-    expert accepts among `capacity_of` choices, such as all choices of a
-    sequence. `bias` is the buffer that each step adjusts by the counted
-    choices.
+    accepted. `slots_per_token` is the number of experts that a token chooses,
+    or 0 if unknown. `product` is the name of the first expert product
+    (`nn.grouped_dot`) that reads the router's choices. If experts have a
+    limited capacity, an expert accepts at most `capacity` of `capacity_of`
+    token-expert pairs, such as all pairs of a sequence; 0 means no limit.
+    `bias` is the name of the router's bias, a buffer that each training step
+    changes depending on the counts.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$name,
@@ -183,9 +184,10 @@ def NN_ShardAttr : NN_Attr<"Shard", "shard"> {
     `nn.shard = [#nn.shard<match = ".*head", dims = [#dist.axes<{"x"}>,
     #dist.axes<{}>]>]` on a module lists the shardings that the user gives; the pass
     `strategy-shard` reads and removes the list. An entry shards the parameters with a
-    name that matches the regular expression `match`. `dims` has a list of mesh axes
-    for each dimension of the tensor in the model file, or for each dimension of `view`,
-    a shape that splits the dimensions of the tensor in the file.
+    name that matches the regular expression `match`. `dims` has a list of mesh axes for
+    each dimension of the tensor in the model file or, if there is a `view`, for each
+    dimension of `view`. `view` is a shape in which dimensions of the tensor in the file
+    are split into several dimensions.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$match, "::mlir::ArrayAttr":$dims,

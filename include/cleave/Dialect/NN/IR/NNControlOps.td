@@ -29,9 +29,9 @@ def NN_ScanOp : NN_Op<"scan", [AttrSizedOperandSegments, IsolatedFromAbove, Recu
     values that are defined outside of it, so a scan depends only on its
     operands, like any other operation.
 
-    A region that needs the number of the iteration gets it as a slice of an
-    `nn.iota`. (The operation is the `Scan` of ONNX with axes 0 and one
-    direction, and JAX's `lax.scan`.)
+    A region that needs the number of the iteration gets it as a slice of an `nn.iota`.
+    (The operation corresponds to `lax.scan` of JAX, and to `Scan` of ONNX with scan
+    axis 0 and the same direction for all inputs and outputs.)
 
     ```mlir
     %last, %sums = nn.scan trips = 5 carries(%sum = %zero : tensor<3xf32>) slices(%x = %xs : tensor<5x3xf32>)
@@ -68,14 +68,15 @@ def NN_ScanOp : NN_Op<"scan", [AttrSizedOperandSegments, IsolatedFromAbove, Recu
                    "::mlir::ValueRange":$captures, "::mlir::TypeRange":$stacked, CArg<"bool", "false">:$reverse)>,
   ];
   let extraClassDeclaration = [{
-    /// The arguments of the region, by kind of operand.
+    /// Return the arguments of the region for `inits`, `slices`, `captures`.
     ::mlir::MutableArrayRef<::mlir::BlockArgument> getCarriedArguments();
     ::mlir::MutableArrayRef<::mlir::BlockArgument> getSliceArguments();
     ::mlir::MutableArrayRef<::mlir::BlockArgument> getCaptureArguments();
     /// The carried values after the last iteration.
     ::mlir::ResultRange getFinals() { return getResults().take_front(getInits().size()); }
     ::mlir::ResultRange getStacked() { return getResults().drop_front(getInits().size()); }
-    /// The new carried values, and the values that are stacked.
+    /// Return the operands of nn.yield: the new carried values, and the values
+    /// of this iteration that are stacked.
     ::mlir::OperandRange getYieldedCarries();
     ::mlir::OperandRange getYieldedStacked();
     /// Returns the type of the stacked result, if each iteration yields a value

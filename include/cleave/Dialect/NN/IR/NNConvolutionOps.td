@@ -30,8 +30,9 @@ def NN_ConvOp : NN_Op<"conv", [Pure]> {
 
     Constraints (the verifier's code cites them by these labels):
     - (C1) input and filter have the same rank, at least 3. strides, dilations, low and
-      high have one entry per spatial dimension. strides and dilations are positive,
-      low and high are not negative. No such entry and no kernel size is above 2^24.
+      high have one entry per spatial dimension. strides and dilations are positive, low
+      and high are not negative. None of these entries, and no kernel size, is above
+      2^24.
     - (C2) `groups` divides the channels c and the features m; the filter has
       c / groups channels.
     - (C3) the size of each spatial dimension of the result is
@@ -106,10 +107,9 @@ def NN_PoolKindAttr : I32EnumAttr<"PoolKind", "what a pool takes of its window",
 def NN_PoolOp : NN_Op<"pool", [Pure]> {
   let summary = "Maximum or sum over windows of the spatial dimensions";
   let description = [{
-    y[n, c, o] = max or sum over k below `window` of
-    x[n, c, o * stride + k * dilation - low], where positions outside the input are
-    ignored. Average pooling is expressed as a sum pool followed by a division by the
-    number of elements.
+    y[n, c, o] = max or sum over k below `window` of x[n, c, o * stride + k * dilation -
+    low], where positions outside the input are ignored. Average pooling is expressed as
+    a sum pool followed by a division by the number of elements in the window.
 
     ```mlir
     %y = nn.pool max %x window = [2] strides = [2] dilations = [1] low = [0] high = [0]

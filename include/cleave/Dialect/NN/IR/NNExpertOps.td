@@ -1,5 +1,6 @@
-// Mixture of experts: grouped products, in which each row is multiplied by
-// the matrix of its expert, and the numbering of the rows of each expert.
+// Operations of mixture-of-experts layers: grouped matrix products, in which
+// each row is multiplied by the matrix of its expert, and the numbering of the
+// token-expert pairs of each expert.
 
 #ifndef CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
 #define CLEAVE_DIALECT_NN_IR_NNEXPERTOPS_TD
@@ -11,12 +12,13 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
   let summary = "Multiplies each row by the expert matrix that its id selects";
   let description = [{
     result[r, :] = input[r, :] x matrices[ids[r], :, :], where r runs over all
-    dimensions of `ids`. In a layer of experts each row belongs to a pair of a
-    token and an expert that it chose, and `ids` is [b, s, k] for k experts per
-    token. A row with an id outside [0, e) gives zeros. So if the matrices are
-    sharded, each rank uses its tile with shifted ids and one sum over the ranks
-    gives the result. If an expert does not accept a token, the id of the pair
-    is -1. Rows that select no matrix are not multiplied.
+    dimensions of `ids`. In a mixture-of-experts layer each row belongs to a
+    pair of a token and an expert that the token chose, and `ids` is [b, s, k]
+    for k experts per token. If an expert does not accept a token, the id of
+    the pair is -1. The result for a row with an id outside [0, e) is zeros,
+    without a multiplication. So if the expert matrices are sharded, each rank
+    uses its tile of them and ids relative to this tile, and the sum over the
+    ranks is the result.
 
         input [r..., k]   matrices [e, k, n], with `transposed` [e, n, k]
         ids   [r...]      result   [r..., n]
@@ -40,11 +42,12 @@ def NN_GroupedDotOp : NN_Op<"grouped_dot", [Pure, AllElementTypesMatch<["input",
 }
 
 def NN_GroupedOuterOp : NN_Op<"grouped_outer", [Pure, AllElementTypesMatch<["left", "right"]>]> {
-  let summary = "Sums the outer products of the rows of each expert matrix";
+  let summary = "Sums, for each expert, the outer products of its rows";
   let description = [{
     result[m, i, j] is the sum of left[r, i] * right[r, j] over the rows r with
-    ids[r] = m. The operation is the derivative of `nn.grouped_dot` with respect to its
-    matrices. Rows with an id outside [0, e) are ignored.
+    ids[r] = m. The operation computes the gradient of the matrices of
+    `nn.grouped_dot` from its input rows (`left`) and the cotangents of its result
+    rows (`right`). Rows with an id outside [0, e) are ignored.
 
         left [r..., k]   right [r..., n]   ids [r...]   result [e, k, n]
 
@@ -69,23 +72,23 @@ def NN_PositionInExpertOp : NN_Op<"position_in_expert", [Pure, AttrSizedOperandS
   let summary = "Numbers the token-expert pairs of each expert in token order";
   let description = [{
     Element (i, j) of a sample's `ids` is the expert that token i has chosen as
-    its j-th expert. Such a token-expert pair is called a slot. The result is,
-    for each slot, the number of earlier slots of the same sample that have the
-    same id. This number is the slot's position, from 0, among the slots of its
-    expert (Lepikhin et al., 2020). Slots (i, j) of a sample are ordered by
-    positions[i], and slots of equal positions by j; of two slots (i, j) and
-    (i', j) of equal positions, neither is earlier. So the result does not
-    depend on the order in which the tensors hold the positions, which may be
-    permuted.
+    its j-th expert. For each such token-expert pair, the result is the number
+    of earlier pairs of the same sample with the same expert. This number is
+    the position, from 0, that the pair takes among the pairs of its expert
+    (Lepikhin et al., 2020). The pairs (i, j) of a sample are ordered by
+    positions[i], the position of token i in the sequence, and pairs of equal
+    positions by j; of two pairs (i, j) and (i', j) of equal positions, neither
+    is earlier. So the result of a pair does not depend on the order of the
+    tokens in the tensors, in which positions may be permuted.
 
-        ids, result [b, s, k], or [b, s] of one slot each     positions [s] or [b, s]
+        ids, result [b, s, k], or [b, s] for one expert per token     positions [s] or [b, s]
 
-    With the operands `after(loads, samples)`, the slots of earlier samples are
+    With the operands `after(loads, samples)`, the pairs of earlier samples are
     counted, too. `loads` [n, e] has, for each of n samples and each of e
-    experts, the number of slots of the sample with this expert. `samples` [b]
-    gives the index of each sample of `ids` among the n samples. For a slot of
+    experts, the number of pairs of the sample with this expert. `samples` [b]
+    gives the index of each sample of `ids` among the n samples. For a pair of
     sample i, the sum of loads[m, id] over all m < samples[i] is added to the
-    result. A slot with an id outside [0, experts) has no expert; its result is
+    result. A pair with an id outside [0, experts) has no expert; its result is
     0, and it is not counted.
 
     ```mlir

@@ -11,10 +11,11 @@ def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
   let summary = "Reads slices of a table at indices";
   let description = [{
     The result has the dimensions of `indices` in place of dimension `dim` of the table:
-    `table[..., indices[...], ...]`. An index outside the table reads zeros, so a
-    sharded table is read with shifted indices and one sum over the ranks. (Inputs with
-    an index outside their table are an error before a step begins; indices that the
-    program computes pass through `nn.check_index`.)
+    `table[..., indices[...], ...]`. An index outside the table reads zeros. So if the
+    table is sharded, each rank reads its tile with indices relative to this tile, and
+    the sum over the ranks is the result. (An index outside the table is still an error
+    of the program: indices in the inputs are checked before a step begins, and indices
+    that the program computes are checked by `nn.check_index`.)
 
     ```mlir
     %1 = nn.gather %table, %ids dim = 0 : tensor<7x3xf32>, tensor<2x5xi64> -> tensor<2x5x3xf32>
@@ -31,10 +32,11 @@ def NN_GatherOp : NN_Op<"gather", [Pure, InferTypeOpAdaptor]> {
 def NN_CheckIndexOp : NN_Op<"check_index", [Pure, SameOperandsAndResultType]> {
   let summary = "Checks that indices are inside a table";
   let description = [{
-    The result is the operand. A run fails if an element is below 0 or not below `rows`;
-    the error names the operation, the element and `rows`. For a sharded table, `rows`
-    is the number of rows of the whole table. Padding, and elements that nothing reads,
-    are not checked. Kernels for CUDA devices do not check.
+    The result is the operand, which holds indices into a table of `rows` rows. A run
+    fails if an element is below 0 or not below `rows`; the error names the operation,
+    the element and `rows`. For a sharded table, `rows` is the number of rows of the
+    whole table. Padding, and elements that nothing reads, are not checked. Kernels for
+    CUDA devices check no elements.
 
     ```mlir
     %1 = nn.check_index %0 below 7 : tensor<2x5xi64>

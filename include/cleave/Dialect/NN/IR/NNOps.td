@@ -1,4 +1,5 @@
-// Operations of the nn dialect, one file per family.
+// Includes all operations of the nn dialect. Each included file defines
+// operations of one kind, such as shape operations or contractions.
 
 #ifndef CLEAVE_DIALECT_NN_IR_NNOPS_TD
 #define CLEAVE_DIALECT_NN_IR_NNOPS_TD

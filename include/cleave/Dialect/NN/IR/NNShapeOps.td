@@ -10,9 +10,9 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def NN_BroadcastOp : NN_Op<"broadcast", [Pure, AllElementTypesMatch<["input", "result"]>]> {
   let summary = "Repeats a tensor along new dimensions";
   let description = [{
-    `dims[i]` is the result dimension that input dimension `i` becomes; all other
-    result dimensions repeat the input. Kernels that read the result absorb the
-    broadcast as a view.
+    `dims[i]` is the result dimension that input dimension `i` becomes; along all other
+    result dimensions the input is repeated. Kernels that need the result read the
+    input directly, so the result is not stored.
 
     ```mlir
     %1 = nn.broadcast %bias dims = [1] : tensor<8xf32> -> tensor<4x8xf32>
@@ -21,8 +21,8 @@ def NN_BroadcastOp : NN_Op<"broadcast", [Pure, AllElementTypesMatch<["input", "r
     Constraints (the verifier's code cites them by these labels):
     - (B1) `dims` has one entry for each input dimension, and the entries are
       strictly increasing.
-    - (B2) Each entry of `dims` is a dimension of the result, which has the size
-      of the corresponding input dimension.
+    - (B2) Each entry of `dims` is the index of a result dimension, and this
+      dimension has the size of the corresponding input dimension.
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs NN_Tensor:$result);
@@ -76,9 +76,9 @@ def NN_SliceOp : NN_Op<"slice", [Pure, InferTypeOpAdaptor]> {
     the range.
 
     Constraints (the verifier's code cites them by these labels):
-    - (S1) One offset, size and stride per dimension; strides are not 0.
-    - (S2) The range is inside the input. A negative stride reverses the
-      dimension.
+    - (S1) There is one offset, size and stride per dimension; strides are not 0.
+    - (S2) The range is inside the input. With a negative stride, the elements
+      of a dimension are taken in descending order from its offset.
   }];
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$offsets,
                        DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides);
@@ -128,8 +128,8 @@ def NN_PadOp : NN_Op<"pad", [Pure, AllElementTypesMatch<["input", "result"]>]> {
 def NN_IotaOp : NN_Op<"iota", [Pure]> {
   let summary = "The index of each element along a dimension";
   let description = [{
-    Every element is its own index along `dim`. Kernels compute the indices where they
-    read them, so index grids and masks are never stored.
+    The value of every element is the element's index along `dim`. A kernel that needs
+    these values computes them itself, so index grids and masks are never stored.
 
     ```mlir
     %0 = nn.iota dim = 1 : tensor<4x6xi64>

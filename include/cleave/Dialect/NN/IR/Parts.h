@@ -1,5 +1,5 @@
-// Arguments of the program that consist of several tensors of the model file,
-// stacked.
+// Arguments of the program that hold tensors of the model file: an argument may
+// be one of these tensors, or several that are stacked along a new dimension.
 
 #ifndef CLEAVE_DIALECT_NN_IR_PARTS_H
 #define CLEAVE_DIALECT_NN_IR_PARTS_H
@@ -8,12 +8,12 @@
 
 namespace cleave::nn {
 
-/// Attribute of @forward: the names of float tensors of the model file that
-/// were imported as constants, so that no argument has these names.
+/// Attribute of @forward: the names of float tensors of the model file that the
+/// importer treats as constants, so that they are not trained.
 inline constexpr llvm::StringLiteral kConstantsAttr = "nn.constants";
 
-/// Returns the names of the tensors of the file that an argument with these
-/// attributes holds.
+/// Returns the names of the tensors of the model file that an argument with
+/// these attributes holds; empty if the argument has no name.
 inline llvm::SmallVector<llvm::StringRef, 1>
 fileNamesOf(mlir::DictionaryAttr attrs) {
   llvm::SmallVector<llvm::StringRef, 1> names;
@@ -29,9 +29,10 @@ fileNamesOf(mlir::DictionaryAttr attrs) {
 /// parameter was a vector [C] in the exported module.
 inline constexpr llvm::StringLiteral kVectorAttr = "nn.vector";
 
-/// Returns the rank of the tensor in the model file that an argument of rank
-/// `rank` holds. If several tensors of the file are stacked along a new
-/// dimension to give the argument, returns the rank of each of them.
+/// Returns the number of dimensions of the tensor in the model file that an
+/// argument with `rank` dimensions holds. If the argument stacks several
+/// tensors of the file along a new dimension, returns the number of dimensions
+/// of each of them. A parameter with `nn.vector` counts as a vector.
 inline int64_t fileRankOf(mlir::DictionaryAttr attrs, int64_t rank) {
   if (attrs && attrs.get(kVectorAttr))
     return 1;

@@ -7,8 +7,8 @@
 
 namespace cleave::nn {
 
-/// Returns whether each element of `positions`, [s] or [b, s], is its index
-/// along the last dimension.
+/// Returns whether the operations that compute `positions`, of shape [s] or
+/// [b, s], show that each element equals its index along the last dimension.
 bool countsUp(mlir::Value positions);
 
 } // namespace cleave::nn

@@ -1,4 +1,4 @@
-// Finds the dimension of each value of a function that enumerates the samples
+// For each value of a function, finds the dimension that enumerates the samples
 // of the batch, by propagation from the inputs through the sharding rules of
 // the operations.
 
@@ -30,28 +30,33 @@ public:
   void seed(mlir::BlockArgument argument, int64_t dim);
   void run();
 
-  /// Returns the only dimension that is exactly the batch.
+  /// Returns the dimension of `value` that is exactly the batch, or nullopt if
+  /// there is none or more than one.
   std::optional<int64_t> dimOf(mlir::Value value) const;
   /// Like `dimOf`, but for a batch of one sample also returns the first
   /// dimension of size 1, since reshapes do not connect dimensions of size 1.
   std::optional<int64_t> dimOrUnit(mlir::Value value) const;
-  /// Returns the only dimension that is the batch, or a merged dimension whose
-  /// outermost factor is the batch.
+  /// Returns the dimension of `value` that is the batch, or else the dimension
+  /// whose outermost factor is the batch, such as [batch * sequence]. Returns
+  /// nullopt if there is none or more than one.
   std::optional<int64_t> majorDimOf(mlir::Value value) const;
-  /// Returns whether the value has a batch dimension, alone or merged.
+  /// Returns whether the value has a dimension that is the batch, or whose
+  /// outermost factor is the batch.
   bool hasDim(mlir::Value value) const;
   /// The number of samples.
   int64_t size() const { return batch; }
-  /// Returns whether some value computed from `argument` is known to hold
-  /// samples.
+  /// Returns whether some value that is computed from `argument` has a
+  /// dimension that is the batch, or whose outermost factor is the batch.
   bool meetsBatch(mlir::BlockArgument argument) const;
-  /// Returns whether the value is computed from inputs that hold samples.
+  /// Returns whether the value is, or depends on, an argument with a batch
+  /// dimension.
   bool isBatched(mlir::Value value) const { return batched.count(value); }
-  /// Returns whether the elements of the value for one sample depend on other
-  /// samples.
+  /// Returns whether the value's elements for one sample also depend on other
+  /// samples of the batch.
   bool isMixed(mlir::Value value) const { return mixed.count(value); }
-  /// Returns whether the value depends on all samples that one call of the
-  /// function processes.
+  /// Returns whether the value depends on samples but cannot be computed for
+  /// each sample alone, because it has no batch dimension or mixes samples. It
+  /// is then correct only for all samples of one call of the function together.
   bool isOfWholeCall(mlir::Value value) const {
     return isBatched(value) && (!dimOrUnit(value) || isMixed(value));
   }

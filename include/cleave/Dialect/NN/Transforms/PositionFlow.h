@@ -1,6 +1,6 @@
-// Finds the dimensions of values that enumerate the positions of the sequence,
-// by propagation from the inputs through the factors of the operations'
-// sharding rules.
+// For each value of a function, finds the dimensions that enumerate the
+// positions of the sequence, by propagation from the inputs through the
+// operations' sharding rules.
 
 #ifndef CLEAVE_DIALECT_NN_TRANSFORMS_POSITIONFLOW_H
 #define CLEAVE_DIALECT_NN_TRANSFORMS_POSITIONFLOW_H
@@ -31,26 +31,29 @@ inline constexpr llvm::StringLiteral kReorderAttr = "nn.reorder";
 /// does something else.
 std::optional<int64_t> reorderedDim(mlir::Operation *op);
 
-/// Returns which dimensions of an operation's operands and results belong
-/// together, as a sharding rule: the operation's own rule or, for a constraint,
-/// a rule that connects each dimension of the operand with the same dimension
-/// of the result.
+/// Returns a sharding rule that says which dimensions of the operation's
+/// operands and results correspond. It is the operation's own rule or, for a
+/// dist.constrain, a rule that connects each dimension of the operand with the
+/// same dimension of the result.
 ShardingRule connectionsOf(mlir::Operation *op);
 
-/// Marks the dimensions of values that are as long as the sequence and that
-/// sharding rules connect with the position dimension of an input. In
-/// attention, the positions of queries and those of keys are both marked.
+/// Marks dimensions that enumerate sequence positions: a dimension is marked if
+/// sharding rules connect it with the position dimension of an input and it is
+/// as long as the sequence. In attention, the dimensions of query positions and
+/// of key positions are both marked.
 class PositionFlow {
 public:
-  /// The propagation starts at the arguments that have a position dimension as
-  /// an attribute, and at dimension 1 of the tokens [batch, sequence]. If there
+  /// The propagation starts at the dimensions that `nn.position_dim` gives for
+  /// arguments, and at dimension 1 of the tokens [batch, sequence]. If there
   /// are no such arguments, it starts at the first input with at least three
-  /// dimensions: the dimension next to its batch is taken as positions.
+  /// dimensions: its first dimension other than the batch is assumed to
+  /// enumerate positions.
   explicit PositionFlow(mlir::func::FuncOp func);
 
-  /// Whether any value of the function has a dimension of sequence positions.
+  /// Returns whether any value of the function has a dimension of sequence
+  /// positions.
   bool any() const { return length > 0; }
-  /// The number of positions.
+  /// Returns the length of the sequence, or 0 if there are no positions.
   int64_t size() const { return length; }
   bool isPosition(mlir::Value value, int64_t dim) const;
   /// Returns the first dimension of `value` that enumerates the positions of
@@ -65,8 +68,8 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<bool>> marks;
 };
 
-/// The arguments and dimensions at which a `PositionFlow` of the function
-/// starts.
+/// Returns the arguments of the function, each with its dimension of sequence
+/// positions, from which the constructor of PositionFlow propagates.
 llvm::SmallVector<std::pair<mlir::BlockArgument, int64_t>>
 positionSeeds(mlir::func::FuncOp func);
 

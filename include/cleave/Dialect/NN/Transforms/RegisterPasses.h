@@ -1,6 +1,6 @@
 // Registers the passes of this folder by name, for tools and tests that run
-// textual pipelines. This header is separate from Passes.h, since including it
-// is expensive.
+// textual pipelines. The registration is not part of Passes.h, because it is
+// expensive to include.
 
 #ifndef CLEAVE_DIALECT_NN_TRANSFORMS_REGISTERPASSES_H
 #define CLEAVE_DIALECT_NN_TRANSFORMS_REGISTERPASSES_H

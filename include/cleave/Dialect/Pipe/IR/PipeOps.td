@@ -14,8 +14,9 @@ def Pipe_Dialect : Dialect {
   let summary = "The stages of a pipeline";
   let description = [{
     A model that is cut into stages is a module that contains one module for each stage.
-    This dialect says where a program is cut and what its stages do together. The dialect
-    knows nothing of the computation inside a stage.
+    This dialect says where a program is cut, and describes what several stages do
+    together: the schedule, and sums over stages. The dialect knows nothing of the
+    computation inside a stage.
 
     Discardable attributes:
 
@@ -23,15 +24,15 @@ def Pipe_Dialect : Dialect {
     |---|---|---|
     | `pipe.stage` | operations, before the cut | the stage that computes the operation, an `i64` |
     | `pipe.stage`, `pipe.stages` | a module | the index of the stage, and the number of stages |
-    | `pipe.stage` | functions, once the stages share a module | the stage that runs the function |
+    | `pipe.stage` | functions, after the modules of all stages are merged into one | the stage that runs the function |
     | `pipe.scalar` | a module | the type of the loss, which only the last stage has |
-    | `pipe.schedule` | a module of all stages | the schedule, `#pipe.schedule<...>` |
+    | `pipe.schedule` | a module of all stages | the pipeline schedule, `#pipe.schedule<...>` |
     | `pipe.action` | collectives of a stage's `@loss_grad` | the action of the schedule that the collective belongs to: "F" (forward), "I" (gradients of inputs), "W" (gradients of weights) or "B" (I and W together) |
     | `pipe.sums` | one of the functions into which `@update` is divided | the sums over stages that follow this function, in order: a list of `#pipe.sum` |
-    | `pipe.stages` | a tied parameter of a stage | all stages that have the parameter |
-    | `pipe.differentiable` | an activation at a cut | unit: the activation depends on a trained parameter |
+    | `pipe.stages` | a parameter that several stages have (a tied parameter) | these stages |
+    | `pipe.differentiable` | an activation that one stage sends to the next | unit: the activation depends on a trained parameter, so its cotangent is sent back |
     | `pipe.slot` | arguments and results | a `#pipe.slot`: how long the value is kept between actions |
-    | `pipe.inside` | arguments and results that pass from stage to stage in tiles | the `#dist.sharding` that the value has inside the stages |
+    | `pipe.inside` | arguments and results that stages send to each other as tiles | the `#dist.sharding` that the value has inside each stage |
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;
@@ -48,17 +49,20 @@ def Pipe_SlotAttr : AttrDef<Pipe_Dialect, "Slot"> {
     events after the colon. An event is an action of the stage, or a receive
     (`recv_f`, `recv_b`) or send (`send_f`, `send_b`) of the value. The actions
     are F (forward), I (gradients of inputs), W (gradients of weights) and B (I
-    and W together). Values with the same text share an arena of the program,
-    which has this text as its name; the arena has one slot, that is, memory for
-    one copy of these values, for each microbatch in flight. The texts below
-    name other intervals.
+    and W together). The values of a stage with the same text share an arena of
+    the program, whose name ends with this text. The arena has one slot, that
+    is, memory for one copy of these values, for each microbatch in flight.
+    Instead of two events, the text may be one of the following words. UNSHARD,
+    RESHARD and REDUCE_GRAD are actions of the schedule: they gather the
+    parameters of a stage, free the gathered parameters, and reduce gradients
+    over the data ranks.
 
     | text | what is kept |
     |---|---|
     | `"store"` | the inputs of all microbatches of a step |
     | `"unshard"` | gathered parameters, from UNSHARD to RESHARD |
     | `"reduced"` | reduced gradients, from REDUCE_GRAD to the update |
-    | `"update"` | values that one function of the update computes and a later one reads |
+    | `"update"` | values that one of the functions of `@update` computes and a later one reads |
     | `"eval"` | activations of `@loss` and `@forward` |
     | `"version"` | versions of the parameters, in asynchronous schedules |
   }];
@@ -69,14 +73,14 @@ def Pipe_SlotAttr : AttrDef<Pipe_Dialect, "Slot"> {
 
 def Pipe_SumAttr : AttrDef<Pipe_Dialect, "Sum"> {
   let mnemonic = "sum";
-  let summary = "A value that stages sum between two parts of their update";
+  let summary = "A value that stages sum between two functions of their update";
   let description = [{
-    The update of a pipeline stage is divided into several functions, because
-    stages sum values, such as gradients of tied parameters, between them. For
-    example, `#pipe.sum<operand = "a", result = "b", stages = [0, 3]>` sums a
-    value over stages 0 and 3. The result named `operand` of one of these
-    functions is summed over `stages`, and a later function takes the sum as its
-    argument named `result`. Without `stages`, the sum is over all stages.
+    The `@update` of a pipeline stage is divided into several functions. Between
+    two of them, values such as gradients of tied parameters are summed over
+    stages. For example, `#pipe.sum<operand = "a", result = "b", stages = [0, 3]>`
+    sums a value over stages 0 and 3: it is the result named "a" of one of these
+    functions, and a later function takes the sum as its argument named "b".
+    Without `stages`, the sum is over all stages.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$operand, "::mlir::StringAttr":$result,
@@ -88,11 +92,12 @@ def Pipe_ScheduleAttr : AttrDef<Pipe_Dialect, "Schedule"> {
   let mnemonic = "schedule";
   let summary = "The schedule of a program with pipeline stages";
   let description = [{
-    `axis` is the mesh axis of the pipeline, `link` the class of its links, and
-    `position` its index among the mesh axes. `table` is the schedule in the
-    form of its CSV file, which lists the actions of each rank in order, and
-    `name` is the schedule's name. An asynchronous schedule updates parameters
-    after each microbatch.
+    `axis` is the mesh axis of the pipeline, and `position` its index among the
+    mesh axes. `link` is the class of the links between the ranks of this axis,
+    such as "intra" (within a node). `name` is the schedule's name, and `table`
+    its text in the format of a schedule's CSV file, which lists the actions of
+    each rank in order. An asynchronous schedule updates parameters after each
+    microbatch.
   }];
   let parameters = (ins "::mlir::StringAttr":$axis, "::mlir::StringAttr":$link,
     "int64_t":$position, "::mlir::StringAttr":$name, "::mlir::StringAttr":$table,
@@ -110,15 +115,17 @@ def Pipe_SumStagesOp : Pipe_Op<"sum_stages", [MemoryEffects<[MemWrite]>, InferTy
   let description = [{
     Each stage in `stages` (all stages if `stages` is absent) has this operation, with
     operands of the same types. Result i is the sum of operand i over these stages. The
-    stages that share a tied parameter sum its gradients with this operation, and all
-    stages sum the squares of their gradients, the loss and the weight of the loss.
+    stages that share a tied parameter sum its gradients with this operation. All stages
+    sum the squares of their gradients (for the gradient norm), the loss and the weight
+    of the loss.
 
     Since other stages wait for the operation, it is neither removed if its results are
-    unread nor merged with an equal operation. Operands are not partial sums over ranks:
-    these are reduced within the stage first, since each stage chooses its shardings
-    separately. The stages are different programs, so a stage with this operation cannot
-    be evaluated alone. In a program of one stage (a module without `pipe.stages`, or with
-    `pipe.stages` = 1) the interpreter treats the operation as the identity.
+    unread nor merged with an equal operation. Operands are not partial sums over the
+    ranks of a stage: partial sums are first reduced within the stage, since each stage
+    chooses its shardings separately. The stages are different programs, so the
+    interpreter cannot evaluate a stage with this operation alone. In a program of one
+    stage (a module without `pipe.stages`, or with `pipe.stages` = 1) it treats the
+    operation as the identity.
 
     ```mlir
     %0 = pipe.sum_stages %gradient {stages = array<i64: 0, 3>} : tensor<7x4xf32>

@@ -1,4 +1,4 @@
-// The rt dialect: commands of the host program.
+// The rt dialect: commands of the host program of a rank, as operations.
 
 #ifndef CLEAVE_DIALECT_RT_IR_RT_H
 #define CLEAVE_DIALECT_RT_IR_RT_H
@@ -22,13 +22,14 @@
 
 namespace cleave::rt {
 
-/// Appends `exchange`, encoded as integers, to `into`, the attribute
-/// `exchanges` of a collective.
+/// Encodes `exchange` as integers and appends them to `into`, from which the
+/// attribute `exchanges` of an rt.collective is built.
 void encodeExchange(const program::Exchange &exchange,
                     llvm::SmallVectorImpl<int64_t> &into);
 
-/// States that the result with index `result` may use the memory of the operand
-/// with index `operand`; if `required` is true, it must.
+/// States that the result with index `result` of a command may be stored in the
+/// memory of the operand with index `operand`; if `required` is true, it must
+/// be.
 struct Reuse {
   unsigned result = 0, operand = 0;
   bool required = false;
@@ -37,25 +38,28 @@ struct Reuse {
 /// States that a result is a part of an operand's memory. The result begins
 /// `offset` elements after the start of the operand, plus a distance that
 /// depends on the rank. `axisTerms` gives this distance as a list of quadruples
-/// (axis, pre, size, elements). The first three numbers describe a sub-axis;
-/// the quadruple adds `elements` times the rank's index on this sub-axis. At
-/// most `reach` elements of the operand's buffer are accessed.
+/// (axis, pre, size, elements). The first three numbers describe a sub-axis of
+/// the mesh; the quadruple adds `elements` times the rank's index on this
+/// sub-axis. `reach` is the largest end of the result on any rank, in elements
+/// from the start of the operand.
 struct Alias {
   unsigned operand = 0;
   int64_t offset = 0;
   llvm::ArrayRef<int64_t> axisTerms;
   int64_t reach = 0;
 
-  /// Returns the result's offset from the operand's start, in elements, on the
-  /// rank with the largest offset.
+  /// Returns the largest offset of the result from the operand's start on any
+  /// rank, in elements.
   int64_t lastOffset() const;
 };
 
-/// Attribute of a kernel launch, for memory planning. For each operand it has
-/// the number of elements beyond the operand's end that the kernel reads but
-/// whose values it masks out.
+/// Attribute of a kernel launch: for each operand, the number of elements
+/// beyond the operand's end that the kernel may read, although it masks their
+/// values out. Memory planning makes the operand's buffer large enough for
+/// these reads.
 inline constexpr llvm::StringLiteral kBeyondAttr = "rt.beyond";
-/// Unit attribute of a function that an rt.repeat runs; it is no action.
+/// Unit attribute of a function that is the body of an rt.repeat. The runtime
+/// does not execute it as an action of its own.
 inline constexpr llvm::StringLiteral kBodyAttr = "rt.body";
 /// Discardable attributes that memory planning writes.
 inline constexpr llvm::StringLiteral kBufferAttr = "rt.buffer";
@@ -68,8 +72,9 @@ inline constexpr llvm::StringLiteral kLifetimesAttr = "rt.lifetimes";
 /// exposed communication.
 inline constexpr llvm::StringLiteral kOverlapAttr = "rt.overlap";
 /// Attribute of a module of pipeline stages, in place of rt.arenas: a StageAttr
-/// for each stage. The arenas from kSlotArena on hold the values that have the
-/// attribute `pipe.slot`. Values with equal `pipe.slot` share an arena.
+/// for each stage, with the sizes of its arenas. The arenas from kSlotArena on
+/// hold the values that are kept between actions, which have the attribute
+/// `pipe.slot`. Values with equal `pipe.slot` share an arena.
 inline constexpr llvm::StringLiteral kStagesAttr = "rt.stages";
 inline constexpr int64_t kStateArena = 0, kTransientArena = 1, kSlotArena = 2;
 

@@ -13,19 +13,22 @@ def RT_Dialect : Dialect {
   let summary = "Command lists that the runtime executes";
   let description = [{
     The dialect has one operation for each command of the runtime
-    (`cleave/program.h`). Operations work on tensor values and each result is a
-    new buffer, so that order and liveness are plain SSA until memory is
-    planned. Each function is one action, that is, a command list that the
-    runtime executes as a whole, such as the forward pass of a microbatch or an
-    update. The dialect knows nothing of shardings.
+    (`cleave/program.h`). Operations have tensor values as operands and results,
+    and each result is a new buffer. So until memory is planned, SSA uses
+    determine the order of commands and the liveness of buffers. Each function
+    is one action, that is, a command list that the runtime executes as a whole,
+    such as the forward pass of a microbatch or an update. The dialect knows
+    nothing of shardings.
 
-    A *view* is a list `[offset, stride...]`, in elements, relative to the operand's or
-    result's buffer; each operation defines the dimensions that the strides belong to.
-    Views also express the transposes and slices of the operands of a library call.
+    A *view* is a list `[offset, stride...]` that says where the elements of an operand or
+    result are in its buffer. Offset and strides are in elements, and the description of
+    each operation says to which dimensions the strides belong. So the operands of a
+    library call can be transposes and slices of a buffer without a copy.
 
     Memory planning adds `rt.buffer`, an address, to arguments and results of functions,
-    and `rt.buffers`, the addresses of all results, to operations. Arena 0 is "state",
-    which persists between actions. Arena 1 is "transient", for values within an action.
+    and `rt.buffers`, the addresses of all results, to operations. Memory consists of
+    arenas. Arena 0, "state", persists between actions. Arena 1, "transient", has the
+    values that live only within an action.
 
     Discardable attributes:
 
@@ -34,11 +37,11 @@ def RT_Dialect : Dialect {
     | `rt.buffer` | arguments and results | the address, `#rt.address<arena, offset>` |
     | `rt.buffers` | operations | a list with the address of each result; `unit` for a token |
     | `rt.body` | functions | unit: the function is the body of an `rt.repeat`, and is not an action that the runtime executes by itself |
-    | `rt.beyond` | launches | for each operand, the number of elements after its end that the kernel reads and masks |
+    | `rt.beyond` | launches | for each operand, the number of elements beyond its end that the kernel may read, although it masks their values out |
     | `rt.arenas` | a module | the size of each arena in bytes |
     | `rt.stages` | a module of pipeline stages, in place of `rt.arenas` | a list with an `#rt.stage` for each stage: the sizes of its arenas, and for each arena from arena 2 on the interval for which values are kept in it (`pipe.slot`) |
     | `rt.lifetimes` | functions | a list with an `#rt.lifetime` for each value in the transient arena |
-    | `rt.overlap` | functions | modelled seconds of computation, of collectives, and of exposed communication |
+    | `rt.overlap` | functions | three modelled times in seconds: of computation, of collectives, and of exposed communication (collectives that computation does not hide) |
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
@@ -51,7 +54,7 @@ class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic,
 
 def RT_TokenType : TypeDef<RT_Dialect, "Token"> {
   let mnemonic = "token";
-  let summary = "An asynchronous collective that has started and has not ended";
+  let summary = "An asynchronous collective that has been started, for the `rt.wait` that ends it";
 }
 
 def RT_AddressAttr : AttrDef<RT_Dialect, "Address"> {
@@ -61,12 +64,13 @@ def RT_AddressAttr : AttrDef<RT_Dialect, "Address"> {
     `#rt.address<1, 64>` is the address 64 bytes after the beginning of arena 1. An
     address is the same on all ranks; `rt.alias` adds offsets that depend on the rank.
 
-    In the body of an `rt.repeat`, an address may depend on the iteration:
-    `#rt.address<1, 64, trips = [0, 5, 256]>` is 256 bytes further in each
-    iteration. The list has triples (depth, period, bytes). A triple adds
-    `bytes` times the remainder of the iteration's index divided by `period`;
-    `depth` is the number of loops around the loop whose iterations are counted.
-    A period of 2 gives two addresses in turn.
+    In the body of an `rt.repeat`, an address may depend on the iteration. For example,
+    `#rt.address<1, 64, trips = [0, 5, 256]>` is 256 bytes further in each of five
+    consecutive iterations, and then starts again at 64. `trips` has triples (depth,
+    period, bytes), each of which adds `bytes` times (i mod `period`) to the offset,
+    where i is the index of the iteration. `depth` says which of several nested loops
+    is meant: it is the number of loops around this loop. A period of 2 gives two
+    addresses that alternate.
   }];
   let parameters = (ins "int64_t":$arena, "int64_t":$offset,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$trips);
@@ -96,11 +100,12 @@ def RT_StageAttr : AttrDef<RT_Dialect, "Stage"> {
   let mnemonic = "stage";
   let summary = "The planned memory of a pipeline stage";
   let description = [{
-    `#rt.stage<arenas = [64, 0, 128], slots = ["F:B"]>` has the size of each
-    arena in bytes. Each arena from arena 2 on stores values of microbatches in
-    flight; its size is the size for one microbatch. `slots` has, for each of
-    these arenas, the interval for which the values are kept, as in `pipe.slot`:
-    here from the stage's forward pass (F) to its backward pass (B).
+    `#rt.stage<arenas = [64, 0, 128], slots = ["F:B"]>` has the size in bytes of each
+    arena: 64 of "state", 0 of "transient", 128 of arena 2. Each arena from arena 2 on
+    stores values that are kept between actions, such as those of microbatches in
+    flight; its size is the size for one microbatch. `slots` has, for each of these
+    arenas, the text of `pipe.slot` that says how long the values are kept: here from
+    the stage's forward pass (F) to its backward pass (B).
   }];
   let parameters = (ins "::mlir::DenseI64ArrayAttr":$arenas, "::mlir::ArrayAttr":$slots);
   let assemblyFormat = "`<` struct(params) `>`";

@@ -1,4 +1,4 @@
-// Commands, as operations on tensor values.
+// Commands of the runtime, as operations on tensor values.
 
 #ifndef CLEAVE_DIALECT_RT_IR_RTOPS_TD
 #define CLEAVE_DIALECT_RT_IR_RTOPS_TD
@@ -7,12 +7,13 @@ include "cleave/Dialect/RT/IR/RTControlOps.td"
 include "cleave/Dialect/RT/IR/RTProductOps.td"
 
 def RT_LaunchOp : RT_Command<"launch", ["getReuse"], [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "Runs a kernel on all its rows";
+  let summary = "Runs all parallel iterations of a kernel";
   let description = [{
-    The command divides the rows [0, extent) into ranges of at least `grain` rows (the
-    last range may be smaller) and calls `kernel` on each range, possibly from several
-    threads. The kernel's arguments are the operands, then the results. `inplace` lists
-    pairs (result, operand) for which the result may take the operand's memory.
+    The command divides the kernel's iterations [0, extent) into ranges of at least
+    `grain` iterations (the last range may be smaller) and calls `kernel` on each range,
+    possibly from several threads. The kernel's arguments are the operands, then the
+    results. `inplace` lists pairs (result, operand) for which the result may take the
+    operand's memory.
 
     ```mlir
     %1 = rt.launch @kernel_0(%0) extent = 4 grain = 1 inplace = [0, 0] : (tensor<4x6xf32>) -> tensor<4x6xf32>
@@ -44,33 +45,37 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
     the size of a sub-axis of this axis. As in Shardy, the pre-size is the
     product of the sizes of the sub-axes that are major to it. The N members of
     a group are ordered row-major over the sub-axes in `group`. Operand i
-    becomes result i, and all operands are sent as one message. The elements of
-    an operand are treated as a row-major array of a few dimensions, and
-    `layout` gives the sizes of these dimensions: four numbers (outer, inner,
-    outer', inner') for each operand, where outer' and inner' belong to the
-    result and are used only by the kinds that name them below. An all-gather
-    takes [outer, inner] to [outer, N, inner], a reduce-scatter takes [outer, N,
-    inner] to [outer, inner], and an all-to-all takes [outer, N, inner] to
-    [outer', N, inner'].
+    becomes result i, and all operands are sent as one message. With a token as
+    last result the command only starts the collective, and `rt.wait` ends it.
 
-    An exchange has the numbers of elements of its two tiles as `inner` and
-    `inner'`. For each operand of an exchange, `exchanges` describes how the
-    whole tensor is sharded by a list of numbers: the rank and the shape of the
-    tensor; for each dimension of the source sharding a count and that many
-    triples (axis, pre, size); the same for the target sharding; a count and
-    triples of the axes that are reduced; a count and triples of the axes over
-    which the result has partial sums; and the number of rounds (1 or 2) in
-    which elements are sent, as in `dist.exchange`.
+    The elements of an operand are treated as a row-major array of two or three
+    dimensions. `layout` gives the sizes of these dimensions: four numbers
+    (outer, inner, outer', inner') for each operand, where outer' and inner'
+    belong to the result and are used only by the kinds that name them below. An
+    all-gather takes [outer, inner] to [outer, N, inner], a reduce-scatter takes
+    [outer, N, inner] to [outer, inner], and an all-to-all takes [outer, N,
+    inner] to [outer', N, inner'].
 
-    An all_to_all_v takes [N, outer, inner] to [N, outer, inner], with up to
-    `outer` rows for each member; `counts` say how many rows are sent to each
-    member and received from each member. `expected`, `by` and `home` are used
-    only to model the time of an all_to_all_v. `expected` has the number of rows
-    that a rank is assumed to send. If this number differs between ranks,
-    `expected` has one number for each index of a rank on the sub-axes `by`
-    (triples as in `group`). With `home`, ranks return the rows that they have
-    received. With a token as last result the command only starts the
-    collective, and `rt.wait` ends it.
+    An exchange changes the sharding of a tensor, as `dist.exchange` does. For
+    an exchange, `inner` and `inner'` are the numbers of elements of a rank's
+    tile before and after. `exchanges` describes both shardings of each operand
+    by a list of numbers: the rank and the shape of the unsharded tensor; for
+    each dimension of the source sharding a count and that many triples (axis,
+    pre, size); the same for the target sharding; a count and triples of the
+    axes that are reduced; a count and triples of the axes over which the result
+    has partial sums; and the number of rounds (1 or 2) in which elements are
+    sent.
+
+    An all_to_all_v sends rows, such as those of tokens, between ranks. It takes
+    [N, outer, inner] to [N, outer, inner], that is, up to `outer` rows of
+    `inner` elements for each member. The two operands `counts` have the number
+    of rows that are sent to each member and received from each member.
+    `expected`, `by` and `home` are used only to model the time of an
+    all_to_all_v. `expected` has the number of rows that a rank is assumed to
+    send. If this number differs between ranks, `expected` has one number for
+    each index of a rank on the sub-axes `by` (triples as in `group`). With
+    `home`, the rows of an earlier all_to_all_v are sent back, so a rank is
+    assumed to receive this number of rows, and not to send it.
 
     ```mlir
     %1 = rt.collective all_gather(%0) group = [1, 1, 2] layout = [4, 3, 1, 0] purpose = "activation"
@@ -78,14 +83,15 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
     ```
 
     Constraints (the verifier's code cites them by these labels):
-    - (C1) there is at least one operand, and there are as many results as operands,
-      optionally followed by a token. All operands and results have one element type.
+    - (C1) there is at least one operand besides `counts`, and there are as many results
+      as such operands, optionally followed by a token. All these operands and results
+      have the same element type.
     - (C2) `group` consists of triples of one non-negative and two positive numbers.
-    - (C3) `layout` has four numbers for each operand, and outer times inner is the
-      operand's number of elements (multiplied or divided by the size of the group for
-      gather and scatter).
-    - (C4) a permute has a source for each member (-1 for zeros); other kinds have no
-      sources.
+    - (C3) `layout` has four numbers for each operand, and the numbers of elements of
+      the operand and of its result are the products of the sizes listed above. For an
+      all-reduce, a permute and a broadcast, both are outer times inner.
+    - (C4) a permute has a source for each member, that is, the index of the member
+      whose operand it receives (-1 for zeros); other kinds have no sources.
     - (C5) an exchange has a description of each operand in `exchanges`; other kinds
       have no `exchanges`.
     - (C6) an all_to_all_v has two operands `counts`, with one number for each
@@ -108,20 +114,22 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
   }];
   let extraClassDeclaration = [{
     int64_t getGroupSize();
-    /// Returns `exchanges` in the form of the program, or nullopt if they are malformed.
+    /// Returns `exchanges` as structs of the program (cleave/program.h), or nullopt if the numbers are malformed.
     std::optional<std::vector<::cleave::program::Exchange>> describeExchanges();
-    /// The received tensors, without the token.
+    /// Returns the tensors that the collective computes, without the token.
     ::mlir::ResultRange getValues() { return getResults().take_front(getInputs().size()); }
-    /// The token by which another command ends the collective; null if this command also ends it.
+    /// Returns the token for the rt.wait that ends the collective; null if this command also ends it.
     ::mlir::Value getToken() { return getNumResults() > getInputs().size() ? getResults().back() : ::mlir::Value(); }
   }];
   let hasVerifier = 1;
 }
 
 def RT_PlanRowsOp : RT_Command<"plan_rows", []> {
-  let summary = "Plans which rows are sent to which rank, in which round";
+  let summary = "Plans which rows are sent to which rank, in which exchange round";
   let description = [{
-    The command computes the same results as `dist.plan_rows`.
+    The rows are those of tokens, which are sent to the ranks of their experts. The
+    command computes the same results as `dist.plan_rows`, whose description defines
+    them.
 
     ```mlir
     %sources, %places, %sent, %counts = rt.plan_rows %ids tile = 3
@@ -140,7 +148,8 @@ def RT_PlanRowsOp : RT_Command<"plan_rows", []> {
 def RT_SortRowsOp : RT_Command<"sort_rows", []> {
   let summary = "Sorts rows by id, so that rows with equal ids are adjacent";
   let description = [{
-    The command computes the same results as `dist.sort_rows`.
+    The command computes the same results as `dist.sort_rows`, whose description
+    defines them.
 
     ```mlir
     %order, %places, %sorted = rt.sort_rows %ids groups = 3
@@ -184,9 +193,9 @@ def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOpera
 def RT_ConditionOp : RT_Command<"condition", []> {
   let summary = "Defines a flag; commands that cite it run only if it is set";
   let description = [{
-    The operation assigns the number `number` to its operand, a flag. Later
-    commands with an attribute `nn.when` that holds the same number run only if
-    the flag is set. The operation itself is not a command of the runtime.
+    The operation gives its operand, a flag, the number `number`. Later commands
+    whose attribute `nn.when` has the same number run only if the flag is set.
+    The operation itself is not a command of the runtime.
 
     ```mlir
     rt.condition %0 number = 3 : tensor<1xi1>
@@ -199,9 +208,10 @@ def RT_ConditionOp : RT_Command<"condition", []> {
 def RT_WaitOp : RT_Command<"wait", ["getAlias"], [AttrSizedOperandSegments]> {
   let summary = "Waits for the end of an asynchronous collective";
   let description = [{
-    The results are those of the collective, which can be read after the wait. `sources`
-    are the operands of the collective, listed here because their memory must not be
-    reused before the wait.
+    The command waits for the collective that has returned `token`. Its results are those
+    of the collective (`values`), which may be read only after the wait. `sources` are the
+    operands of the collective, listed here because their memory must not be reused before
+    the wait.
 
     ```mlir
     %1:2 = rt.collective all_reduce(%0) group = [0, 1, 2] layout = [1, 6, 1, 0] purpose = "gradient"
@@ -227,11 +237,12 @@ def RT_CopyOp : RT_Command<"copy", ["getReuse"]> {
   let description = [{
     result[i...] = source[i...] for all indices i below `shape`, where source
     and result are addressed by views `[offset, strides...]`. With a
-    destination, the result takes the destination's memory, and elements that
-    are not copied keep their values. Without a destination, every element of
-    the result is copied. `axis_terms` are quadruples (axis, pre, size,
-    elements); each adds `elements` times the rank's index on that sub-axis to
-    the source's offset.
+    destination, the result takes the destination's memory, and elements of the
+    destination to which nothing is copied keep their values. Without a
+    destination, a value is copied to every element of the result. `axis_terms`
+    consists of quadruples (axis, pre, size, elements). The first three numbers
+    describe a sub-axis of the mesh, as in `rt.collective`; the quadruple adds
+    `elements` times the rank's index on this sub-axis to the source's offset.
 
     ```mlir
     %1 = rt.copy %0 [0, 1, 6] to [0, 4, 1] shape = [6, 4] : (tensor<4x6xf32>) -> tensor<6x4xf32>
@@ -271,14 +282,15 @@ def RT_FillOp : RT_Command<"fill", []> {
 }
 
 def RT_AliasOp : RT_Command<"alias", ["getAlias"]> {
-  let summary = "Contiguous elements of a buffer under another shape";
+  let summary = "Uses contiguous elements of a buffer as a tensor of another shape";
   let description = [{
-    The operation is not a command of its own. The result is a part of the
-    source's memory that begins `offset` elements after the start of the source,
-    plus the elements of `axis_terms` (see `rt.copy`), which depend on the rank.
-    `reach` is the largest end of this part on any rank, in elements from the
-    start of the source. It may be after the end of the source, because the last
-    tile of a padded dimension is. The source's buffer gets at least this size.
+    The operation moves no data and is not a command of the runtime. The result is a
+    part of the source's memory. It begins `offset` elements after the start of the
+    source, plus a distance that depends on the rank and that `axis_terms` gives as in
+    `rt.copy`. `reach` is the largest end of this part on any rank, in elements from
+    the start of the source. If a dimension is not divisible by the number of its
+    tiles, the last tile ends beyond the end of the source, and so does `reach`. The
+    source's buffer has at least `reach` elements.
 
     ```mlir
     %1 = rt.alias %0 offset = 6 : (tensor<4x6xf32>) -> tensor<2x3xf32>

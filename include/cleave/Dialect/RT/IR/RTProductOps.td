@@ -6,21 +6,24 @@
 include "cleave/Dialect/RT/IR/RTCommand.td"
 
 def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"], [AttrSizedOperandSegments]> {
-  let summary = "A batch of matrix products with an epilogue";
+  let summary = "A batch of matrix products, with bias, activation and accumulation";
   let description = [{
-    C = activation(alpha * A B + bias [+ accumulator]) for each element of
-    `batch`; A is [m, k], B [k, n], C [m, n]. A view is
+    The command computes C = activation(alpha * A B + bias [+ accumulator]) for
+    each index of a batch whose dimensions have the sizes `batch`. A is [m, k],
+    B is [k, n], and C is [m, n]. A view is
     `[offset, batch strides..., row stride, column stride]`; batch strides may
     be 0 in operands. `bias` has n contiguous elements from `bias_offset` on. C
     takes the accumulator's memory. The first result is C. With
-    `keep_pre_activation`, the next result is the operand of the activation,
-    stored with C's view. The last result may be scratch memory.
+    `keep_pre_activation`, the next result is the operand of the activation
+    function, stored with C's view. The last result may be scratch memory.
 
     Two features exist only in programs for CUDA devices. With `derivative_at`, a tensor
-    in C's view, C = alpha * A B * activation'(derivative_at), which is the cotangent of
-    the operand of a GELU. With `sums_of`, a result after C has the sums along k of each
-    row of A or of each column of B, in C's element type. If the summed operand is a
-    cotangent and C is the gradient of a weight, the sums are the gradient of a bias.
+    that is read with C's view, C = alpha * (A B) * activation'(derivative_at), where the
+    product with the derivative is elementwise. If `derivative_at` is the operand of a GELU
+    and alpha * A B the cotangent of its result, C is the cotangent of the operand. With
+    `sums_of`, a result after C has the sum over k of each row of A or of each column of
+    B, in C's element type. If the summed operand is a cotangent and C is the gradient of a
+    weight, the sums are the gradient of a bias.
 
     ```mlir
     %c = rt.gemm a(%a [0, 5, 1]) b(%b [0, 6, 1]) c [0, 6, 1] m = 4 n = 6 k = 5
@@ -30,17 +33,17 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
     Constraints (the verifier's code cites them by these labels):
     - (G1) A, B, C and the bias have the same element type, except that C may be
       f32 if the others are bf16.
-    - (G2) `batch`, m, n, k are positive.
+    - (G2) the sizes in `batch`, m, n and k are positive.
     - (G3) a view has an offset and a stride for each batch dimension, row and
       column, and stays inside its tensor.
     - (G4) the bias has n elements from `bias_offset` on.
     - (G5) the accumulator and the pre-activation have C's type; scratch memory is a tensor of i8.
-    - (G6) `derivative_at` and A have C's element type, and all elements that
-      C's view addresses are inside `derivative_at`. The activation is
-      gelu_tanh, and there is no bias, accumulator, pre-activation or sum.
-    - (G7) the result of `sums_of` has one element for each row of A or for each
-      column of B. A product with this result has no batch, bias, activation or
-      pre-activation.
+    - (G6) if `derivative_at` is given, it and A have C's element type, and all
+      elements that C's view addresses are inside `derivative_at`. The activation
+      is then gelu_tanh, and there is no bias, accumulator, pre-activation or sum.
+    - (G7) the result of `sums_of` has C's element type, and one element for each
+      row of A or for each column of B. A product with this result has no batch,
+      bias, activation or pre-activation.
   }];
   let arguments = (ins RT_FloatTensor:$a, RT_FloatTensor:$b, Optional<RT_FloatTensor>:$bias,
                        Optional<RT_FloatTensor>:$accumulator, Optional<RT_FloatTensor>:$derivative_at,
@@ -59,13 +62,13 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
   }];
   let extraClassDeclaration = [{
     ::mlir::Value getC() { return getResults()[0]; }
-    /// The pre-activation (the operand of the GELU) as a further result; null if it is not kept.
+    /// Returns the result that holds the operand of the activation function; null if the command does not keep it.
     ::mlir::Value getPreActivation() { return getKeepPreActivation() ? getResults()[1] : ::mlir::Value(); }
-    /// The sums that `sums_of` asks for; null if it asks for none.
+    /// Returns the result with the sums over k of operand `sums_of`; null if there is none.
     ::mlir::Value getSums() {
       return getSumsOf() == SumsOf::None ? ::mlir::Value() : getResults()[getKeepPreActivation() ? 2 : 1];
     }
-    /// The number of results without scratch memory.
+    /// Returns the number of results, not counting scratch memory.
     unsigned getNumOwnResults() {
       return 1 + (getKeepPreActivation() ? 1 : 0) + (getSumsOf() == SumsOf::None ? 0 : 1);
     }
@@ -74,16 +77,17 @@ def RT_GemmOp : RT_Command<"gemm", ["getReuse", "getScratchResult", "getFlops"],
 }
 
 def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops"]> {
-  let summary = "Products of rows with the expert matrices that ids select";
+  let summary = "Multiplies each row by the expert matrix that its id selects (grouped GEMM)";
   let description = [{
-    The id of row r, where r is an index over the dimensions `rows`, selects
-    matrix ids[r] of `e` matrices, or no matrix if ids[r] is outside [0, e).
-    Without `outer`, `other` has the matrices W of [k, n], and the result for
-    each row is left[r] W[ids[r]], or zeros if its id selects no matrix. With
-    `outer`, `other` has rows as well, and the result for each matrix is the sum
-    of left[r]^T other[r] over the rows whose ids select the matrix. Views of
-    rows are `[offset, one stride for each entry of rows, stride in a row]`,
-    views of ids lack the last stride, and views of matrices are
+    `left` has rows of k elements. An index r of a row ranges over dimensions of
+    the sizes `rows`. Each row selects the matrix ids[r] of `e` matrices, or no
+    matrix if ids[r] is outside [0, e). Without `outer`, `other` has the
+    matrices W, each [k, n], and the result for each row is left[r] W[ids[r]],
+    or zeros if the row selects no matrix. With `outer`, `other` has rows of n
+    elements, and the result for each matrix is the sum of left[r]^T other[r]
+    over the rows that select the matrix. The view of a tensor of rows is
+    `[offset, one stride for each entry of rows, stride in a row]`, that of ids
+    lacks the last stride, and that of matrices is
     `[offset, matrix stride, row stride, column stride]`. In operands, strides
     of rows may be 0.
 
@@ -109,7 +113,7 @@ def RT_GroupedGemmOp : RT_Command<"grouped_gemm", ["getScratchResult", "getFlops
     `rows` `=` $rows `e` `=` $e `k` `=` $k `n` `=` $n attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
-    /// The result rows, or with `outer` the result matrices.
+    /// Returns the result that holds the rows or, with `outer`, the matrices.
     ::mlir::Value getResult() { return getResults()[0]; }
   }];
   let hasVerifier = 1;
@@ -119,10 +123,11 @@ def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
   let summary = "A convolution, or a derivative of it";
   let description = [{
     The command computes `nn.conv`, `nn.conv_input_grad` or `nn.conv_filter_grad`:
-    `forward` takes the input and the filter, `input_grad` the cotangent and the filter,
-    `filter_grad` the cotangent and the input. Only programs for CUDA devices have this
-    command. Scratch memory may follow the result. With `narrow`, the operands and the
-    result are f32 tensors that hold bf16 values.
+    `forward` takes the input and the filter, `input_grad` the cotangent of the output and
+    the filter, `filter_grad` the cotangent of the output and the input. Only programs for
+    CUDA devices have this command. Scratch memory may follow the result. With `narrow`,
+    the operands are f32 tensors whose values are bf16 numbers, so rounding them to TF32
+    changes nothing.
 
     ```mlir
     %y = rt.conv forward %x, %w strides = [2] dilations = [1] low = [1] high = [1] groups = 1
@@ -136,8 +141,9 @@ def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
     - (K2) strides, dilations, low and high have one entry per spatial
       dimension. The entries of strides and dilations are positive, and those of
       low and high are not negative.
-    - (K3) `groups` divides channels and features; the filter has the channels of
-      one group, the output the samples of the input and the features of the filter.
+    - (K3) `groups` divides the number of channels (of the input) and of features (of
+      the filter). The filter has the channels of one group. The output has the samples
+      of the input and the features of the filter.
     - (K4) the size of each spatial dimension of the output is
       `(size + low + high - (kernel - 1) * dilation - 1) / stride + 1`, rounded
       down, and at least 1.
@@ -152,7 +158,8 @@ def RT_ConvOp : RT_Command<"conv", ["getScratchResult", "getFlops"]> {
     `high` `=` $high `groups` `=` $groups attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = [{
-    /// The input, filter and output of the convolution; one of them is the first result.
+    /// Return the input, filter and output of the convolution. In a gradient, they return the operand or
+    /// result that has this role or is its cotangent.
     ::mlir::Value getInput();
     ::mlir::Value getFilter();
     ::mlir::Value getOutput();
@@ -190,16 +197,19 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
   let description = [{
     The results are o = softmax(scale * q k^T + bias, masked) v and lse, the
     log-sum-exp of the scores. `sizes` is [batch, queries, keys, KV heads,
-    groups, d of q and k, d of v]. A view is an offset followed by strides:
-    `[offset, batch, position, KV head, group, feature]`; the group stride of k
-    and v, and the feature stride of lse, are ignored. The view of the bias is
-    `[offset, batch, query, KV head, group, key]`. The views of positions,
-    segments, key mask and the indices of dropout are
+    query heads per KV head, head dimension of q and k, head dimension of v]. A
+    group is the query heads of one KV head. A view is an offset followed by one
+    stride for each of the named dimensions:
+    `[offset, batch, position, KV head, head in the group, feature]`. The stride
+    of the head in the group is ignored for k and v, and the feature stride is
+    ignored for lse. The view of the bias is
+    `[offset, batch, query, KV head, head in the group, key]`. The views of
+    positions, segments, key mask and the indices of dropout are
     `[offset, batch, position]`. `dropout_keys` has one random-number key for
-    each sample and head; its view is
-    `[offset, batch, query, KV head, group, feature]`, where the query stride is
-    0 and the feature stride is ignored. Masks, `window`, `softcap` and dropout
-    are those of `nn.attention`.
+    each sample and query head; its view is
+    `[offset, batch, query, KV head, head in the group, feature]`, where the
+    query stride is 0 and the feature stride is ignored. Masks, `window`,
+    `softcap` and dropout are those of `nn.attention`.
 
     ```mlir
     %o, %lse = rt.attention q(%q) k(%k) v(%v) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5
@@ -210,10 +220,11 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
 
     Constraints (the verifier's code cites them by these labels):
     - (A1) `sizes` has 7 positive entries.
-    - (A2) views have six entries (positions, segments, key mask: three) and stay inside their tensors.
+    - (A2) views have six entries and stay inside their tensors; those of positions, segments,
+      key mask and the indices of dropout have three entries.
     - (A3) positions are given for both queries and keys or for neither, and so are
-      segments. The three operands of dropout are all given, with 0 < p < 1, or all
-      absent. `window` and `softcap` are not negative.
+      segments. The three operands of dropout are all given, with 0 < `dropout` < 1, or
+      all absent, with `dropout` = 0. `window` and `softcap` are not negative.
     - (A5) all tensors of floats have the same element type. If it is bf16, lse
       and the bias are f32 instead.
   }];
@@ -233,11 +244,13 @@ def RT_AttentionOp : RT_AttentionBase<"attention"> {
 }
 
 def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
-  let summary = "Cotangents of query, key and value of `rt.attention`";
+  let summary = "Computes the cotangents of query, key and value of `rt.attention`";
   let description = [{
-    `into` gives the indices of the results that hold dq, dk and dv: each in a result of
-    its own ([0, 1, 2]), or all as parts of one buffer ([0, 0, 0]), placed by their
-    views. The parts cover the buffer. Scratch memory may follow the results.
+    The operands are those of `rt.attention`, its results o and lse, and the cotangent
+    `do` of o. `into` gives the indices of the results that hold the cotangents dq, dk
+    and dv: each in a result of its own ([0, 1, 2]), or all as parts of one buffer
+    ([0, 0, 0]). Their views say where in the buffer the parts are, and the parts cover
+    the buffer. Scratch memory may follow the results.
 
     ```mlir
     %d = rt.attention_grad do(%do) q(%q) k(%q) v(%q) o(%o) lse(%lse) sizes = [2, 5, 5, 3, 1, 4, 4] scale = 0.5 into [0, 0, 0]
@@ -270,7 +283,7 @@ def RT_AttentionGradOp : RT_AttentionBase<"attention_grad"> {
     `sizes` `=` $sizes `scale` `=` $scale `into` $into attr-dict `:` functional-type(operands, results)
   }];
   let extraClassDeclaration = declarations # [{
-    /// The number of results that hold cotangents.
+    /// Returns the number of results that hold cotangents.
     int64_t getNumGrads() { return *::llvm::max_element(getInto()) + 1; }
   }];
   let hasVerifier = 1;
