@@ -121,25 +121,33 @@ std::string Importer::graphDigest() {
   };
   std::string lines;
   size_t made = 0;
-  forEachNode(model.nodes(), [&](const FlatNode &node) {
-    if (!makesOneOf(node, needed))
-      return;
-    lines += node.proto->domain() + '.' + node.proto->op_type() + ' ' +
-             std::to_string(node.opset()) + ' ' +
-             attributesText(*node.proto, contents);
-    for (const std::string &input : node.proto->input())
-      lines += " (" + spell(input) + ')';
-    lines += '\n';
-    for (const std::string &output : node.proto->output())
-      spelled[output] = '%' + std::to_string(made++);
-    // The nodes of the graphs follow.
-    for (const auto &[attribute, graph] : node.subgraphs) {
-      lines += attribute;
-      for (const std::string &input : graph->inputs)
-        lines += ' ' + (spelled[input] = '%' + std::to_string(made++));
+  auto define = [&](const std::string &name) {
+    return spelled[name] = '%' + std::to_string(made++);
+  };
+  auto add = [&](auto &&self, const std::vector<FlatNode> &nodes) -> void {
+    for (const FlatNode &node : nodes) {
+      if (!makesOneOf(node, needed))
+        continue;
+      lines += node.proto->domain() + '.' + node.proto->op_type() + ' ' +
+               std::to_string(node.opset()) + ' ' +
+               attributesText(*node.proto, contents);
+      for (const std::string &input : node.proto->input())
+        lines += " (" + spell(input) + ')';
       lines += '\n';
+      for (const auto &[attribute, graph] : node.subgraphs) {
+        lines += attribute;
+        for (const std::string &input : graph->inputs)
+          lines += ' ' + define(input);
+        lines += '\n';
+        self(self, graph->nodes);
+        for (const std::string &output : graph->outputs)
+          lines += "yield (" + spell(output) + ")\n";
+      }
+      for (const std::string &output : node.proto->output())
+        define(output);
     }
-  });
+  };
+  add(add, model.nodes());
   for (const std::string &output : outputs)
     lines += "output " + output + " (" + spell(output) + ")\n";
   return contents.areKnown ? kGraphDigestVersion + digestOf(lines) : "";

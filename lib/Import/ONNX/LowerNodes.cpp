@@ -127,6 +127,20 @@ Importer::lowerGraph(const Subgraph &graph, ArrayRef<Operand> arguments) {
   return results;
 }
 
+/// Returns the message for a node whose operations the verifier refuses with
+/// the error `why`.
+static std::string refusedTypes(ArrayRef<Operand> operands, StringRef why) {
+  std::string types;
+  for (const Operand &operand : operands)
+    if (operand.type != Element::Undefined)
+      types += (types.empty() ? "" : ", ") + nameOf(operand.type) +
+               spell(operand.shape);
+  StringRef rule = why.split(", but got").first;
+  if (rule.starts_with("'")) // 'math.absf' op operand #0 must be ...
+    rule = rule.split(" op ").second;
+  return "is not supported for " + types + ": " + rule.str();
+}
+
 void Importer::lowerNode(const FlatNode &flat) {
   // Records a failed node. The reason `why` is empty if the node failed only
   // because the node of an operand did, which is recorded already.
@@ -160,8 +174,10 @@ void Importer::lowerNode(const FlatNode &flat) {
       llvm::any_of(flat.proto->input(), [&](const std::string &name) {
         return tables.count(name) != 0;
       });
-  const std::string key =
-      readsTable ? "" : EvaluatedNodes::keyOf(flat, operands);
+  // The key does not cover subgraphs.
+  const std::string key = readsTable || !flat.subgraphs.empty()
+                              ? ""
+                              : EvaluatedNodes::keyOf(flat, operands);
   if (const SmallVector<Operand> *known = evaluated.find(key)) {
     for (auto [name, result] : llvm::zip(flat.proto->output(), *known))
       if (!name.empty())
@@ -187,17 +203,8 @@ void Importer::lowerNode(const FlatNode &flat) {
   Operation *first = before         ? before->getNextNode()
                      : body.empty() ? nullptr
                                     : &body.front();
-  if (std::string why = verifyFrom(first); !why.empty()) {
-    std::string types;
-    for (const Operand &operand : operands)
-      if (operand.type != Element::Undefined)
-        types += (types.empty() ? "" : ", ") + nameOf(operand.type) +
-                 spell(operand.shape);
-    StringRef rule = StringRef(why).split(", but got").first;
-    if (rule.starts_with("'")) // 'math.absf' op operand #0 must be ...
-      rule = rule.split(" op ").second;
-    return fail("is not supported for " + types + ": " + rule.str());
-  }
+  if (std::string why = verifyFrom(first); !why.empty())
+    return fail(refusedTypes(operands, why));
   for (const Operand &result : node.results)
     if (product(result.shape) > kMaxSize)
       return fail("its result of shape " + spell(result.shape) +
