@@ -185,7 +185,7 @@ TEST(PlantedBugs, MostAreRefusedByTheProof) {
     const Bug *bug = llvm::find_if(
         plantedBugs(), [&](const Bug &b) { return b.name == StringRef(name); });
     ASSERT_NE(bug, plantedBugs().end()) << name;
-    EXPECT_GE(huntBug(*bug, proving, kSeed, 200).number, 0) << name;
+    EXPECT_GE(huntBug(*bug, proving, kSeed, 500).number, 0) << name;
   }
 }
 
