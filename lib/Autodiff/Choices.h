@@ -24,8 +24,9 @@ struct Choice {
   /// The number of experts, and the number of experts that a token chooses (0
   /// if unknown).
   int64_t experts = 0, slotsPerToken = 0;
-  /// The capacity of an expert: the expert accepts at most `capacity` of every
-  /// `capacityOf` token-expert pairs. 0 means no limit.
+  /// The capacity of an expert: one sample (or one microbatch) has `capacityOf`
+  /// token-expert pairs in total, and each expert accepts at most `capacity` of
+  /// them. 0 means no limit.
   int64_t capacity = 0, capacityOf = 0;
   /// The name of the first grouped product that reads the choice. Messages of
   /// tools use it to say where the choice comes from.

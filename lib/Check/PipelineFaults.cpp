@@ -73,7 +73,7 @@ void moveTo(Call &call, int32_t arena, int64_t offset) {
 
 /// The memory that the functions called by a program access. A Call command of
 /// a pipeline runs such a function, for example the backward pass of a stage,
-/// on the slot of one microbatch.
+/// on the slot (memory) of one microbatch.
 class Called {
 public:
   explicit Called(Program &program) : program(program) {}
@@ -149,8 +149,8 @@ struct Use {
 };
 
 /// Returns the use of the arena by each microbatch that has a value in it: the
-/// slot of the value, and the commands that write and read it. The microbatches
-/// are in the order in which their values are written.
+/// slot (memory) of the value, and the commands that write and read it. The
+/// microbatches are in the order in which their values are written.
 llvm::MapVector<int64_t, Use> usesOf(Program &program, Action &step,
                                      Called &called, int32_t arena) {
   std::set<int64_t> slots{0};

@@ -18,9 +18,9 @@ using mlir::StringAttr;
 int64_t ExpertLoad::mostDropped() const {
   if (!capacity)
     return 0;
-  // In the worst case, all tokens choose the same experts. Each of these
-  // experts then accepts only `capacity` of the `capacityOf` token-expert
-  // pairs.
+  // A sample or microbatch has `capacityOf` token-expert pairs in total. In the
+  // worst case, all of its tokens choose the same `slotsPerToken` experts, and
+  // each of these experts accepts only `capacity` pairs.
   return std::max<int64_t>(0, capacityOf - slotsPerToken * capacity);
 }
 

@@ -229,8 +229,8 @@ Value LocalPlan::window(Value value, int64_t dim, int64_t factor, int64_t size,
 }
 
 Operation *LocalPlan::cloneLocal() {
-  // The operands are set by index, and not by mapping values: the operation may
-  // read one value twice, in two layouts.
+  // The operands are set one by one, and not by a map from value to value: the
+  // operation may read one value twice, in two layouts.
   Operation *local = rewriter.clone(*global);
   local->setOperands(operands);
   for (unsigned i = 0; i < local->getNumResults(); ++i)

@@ -122,7 +122,7 @@ void ActionPlan::addArguments(const BoundaryTable &table) {
 
 /// Extends the lifetimes of the values that the operation reads: its operands
 /// and, if the operation is executed only under a condition, the boolean of
-/// this condition. `flags` maps each earlier dist.condition, by its number, to
+/// this condition. `flags` maps the number of each earlier dist.condition to
 /// its boolean.
 void ActionPlan::addReads(Operation &op,
                           llvm::DenseMap<Attribute, Value> &flags) {

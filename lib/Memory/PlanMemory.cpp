@@ -37,10 +37,11 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     module->setAttr(rt::kStagesAttr, b.getArrayAttr(planned));
   }
 
-  /// The sizes of the arenas. Each arena from rt::kSlotArena on holds the
-  /// values with one `pipe.slot` attribute: values that one action of the
-  /// pipeline schedule stores for later actions, for each microbatch in flight.
-  /// `slots` has the attributes of these arenas, as text.
+  /// The sizes of the arenas. A value that one action of the pipeline schedule
+  /// stores for later actions has an attribute `pipe.slot` and usually a copy
+  /// for each microbatch in flight. Values with equal attributes share an
+  /// arena, from rt::kSlotArena on; its size here is that for one microbatch.
+  /// `slots` has the text of the attribute for each of these arenas.
   SmallVector<int64_t> arenas;
   SmallVector<StringRef> slots;
 
@@ -113,8 +114,8 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
   }
 
   /// Sets the addresses of the values of one function. Its transient values
-  /// begin at `base`. `ports` has the addresses of the buffers of its arguments
-  /// and results, by their index in `table`.
+  /// begin at `base`. `table` lists the buffers of the functions' arguments and
+  /// results, and `ports` has the address of each buffer, in the same order.
   void annotate(ActionPlan &plan, rt::AddressAttr base,
                 const BoundaryTable &table, ArrayRef<rt::AddressAttr> ports,
                 ArrayRef<LoopPlan> loops, int64_t depth) {

@@ -1,5 +1,4 @@
-//===- BuildPasses.cpp - from constraints to verified per-rank programs
-//-----===//
+//===- BuildPasses.cpp - the pipeline of the partition passes -------------===//
 
 #include "cleave/Partition/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -36,8 +35,8 @@ void cleave::buildPartitionPipeline(OpPassManager &passes,
   buckets.cluster = options.cluster;
   passes.addPass(createDistBucketPass(buckets));
   passes.addPass(createDistVerifyVariancePass());
-  // The passes after dist-verify-variance only rewrite verified programs, each
-  // in a way that keeps them correct.
+  // The passes after dist-verify-variance rewrite only programs that it has
+  // accepted, each in a way that keeps them correct.
   if (options.chunks) {
     DistChunkProductsPassOptions chunks;
     chunks.cluster = options.cluster;

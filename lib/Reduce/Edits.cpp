@@ -1,4 +1,5 @@
-// Edits of functions, operations and ports; see Edits.h.
+// Edits of functions, of their arguments and results, and of operations; see
+// Edits.h.
 
 #include "Edits.h"
 

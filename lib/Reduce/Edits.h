@@ -1,8 +1,9 @@
 // Edits that make a program smaller; each is applied to a copy of the program.
-// Functions, operations, and ports (the arguments and results of functions) are
+// Functions, operations, and the arguments and results of functions are
 // numbered in a fixed order, so that a number means the same in every copy. An
-// edit returns false if there is nothing to do; the copy may then be partially
-// edited.
+// edit with the parameters `begin` and `end` changes what has the numbers from
+// `begin` to `end` - 1. An edit returns false if there is nothing to do; the
+// copy may then be partially edited.
 
 #ifndef CLEAVE_LIB_REDUCE_EDITS_H
 #define CLEAVE_LIB_REDUCE_EDITS_H
@@ -42,7 +43,9 @@ bool dropOpNotes(mlir::ModuleOp module, size_t begin, size_t end);
 bool dropResults(mlir::ModuleOp module, size_t begin, size_t end);
 /// Drops operations without results.
 bool dropOps(mlir::ModuleOp module, size_t begin, size_t end);
-/// Replaces the results of these operations by arguments.
+/// Replaces the results of the operations with the numbers from `begin` to
+/// `end` - 1 by new arguments of their functions. Leaves out operations without
+/// operands.
 bool cutOps(mlir::ModuleOp module, size_t begin, size_t end);
 /// Replaces an operation's result by one of its operands.
 bool skipOp(mlir::ModuleOp module, size_t number, unsigned operand);

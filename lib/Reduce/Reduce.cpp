@@ -47,8 +47,8 @@ public:
       : current(program.clone()), fails(fails), improved(improved) {}
 
   /// The search terminates, since every edit reduces the number of functions,
-  /// ports, operations, references to axes, attributes or elements, in this
-  /// order.
+  /// of their arguments and results, of operations, references to axes,
+  /// attributes or elements, in this order.
   OwningOpRef<ModuleOp> run() {
     attempt([](ModuleOp) { return true; });
     while (dropFunctions() || dropResults() || cutOps() || dropOps() ||
@@ -75,9 +75,9 @@ private:
     return true;
   }
 
-  /// Applies an edit to ranges of operation numbers: first to halves of the
-  /// program, then to smaller and smaller ranges, since most operations of a
-  /// large program can be removed.
+  /// Applies an edit to ranges of the `count` operations, arguments or results:
+  /// first to all of them, then to halves and to smaller and smaller ranges,
+  /// since most of a large program can be removed.
   bool inRanges(llvm::function_ref<size_t(ModuleOp)> count,
                 llvm::function_ref<bool(ModuleOp, size_t, size_t)> edit) {
     bool any = false;

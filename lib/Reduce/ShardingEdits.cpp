@@ -24,9 +24,9 @@ size_t reduce::countSlots(ModuleOp module) {
   return partition::portsOf(module).size() + constraintsOf(module).size();
 }
 
-/// Returns the sharding of slot `number` (a port or constraint that can have a
-/// sharding); null if it has none. If `set` is given, makes it the slot's
-/// sharding.
+/// Returns the sharding of argument, result or constraint `number`, in the
+/// order of countSlots(); null if it has none. If `set` is given, first
+/// replaces the sharding by `set`.
 static ShardingAttr slot(ModuleOp module, size_t number,
                          std::optional<ShardingAttr> set = {}) {
   SmallVector<partition::Port> ports = partition::portsOf(module);

@@ -9,12 +9,12 @@
 namespace cleave::reduce {
 
 /// Counts everything in the program that can have a sharding: first the
-/// arguments and results of functions (ports), then the dist.constrain
-/// operations. The edits below refer to a sharding by its number in this order.
+/// arguments and results of functions, then the dist.constrain operations. The
+/// edits below refer to a sharding by its number in this order.
 size_t countSlots(mlir::ModuleOp module);
 
-/// Removes the shardings of the arguments and results with these numbers.
-/// Constraints are removed like other operations.
+/// Removes the shardings of the arguments and results with the numbers from
+/// `begin` to `end` - 1. Constraints are removed like other operations.
 bool dropShardings(mlir::ModuleOp module, size_t begin, size_t end);
 /// Simplifies sharding number `number`: closes all of its dimensions, and sets
 /// its priority to 0.

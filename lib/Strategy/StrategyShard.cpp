@@ -228,8 +228,10 @@ struct StrategyShardPass
     return at == fine.size();
   }
 
-  /// Translates axes from the dimensions of the entry to the dimensions in the
-  /// program, both in row-major order.
+  /// A [[shard]] entry gives the mesh axes `asked` for the dimensions of a
+  /// tensor of shape `from`. Returns the corresponding axes for the dimensions
+  /// of shape `to`, which the tensor has in the program. Both shapes list the
+  /// elements in the same, row-major order.
   FailureOr<Axes> translate(Location loc, const std::string &what,
                             ArrayRef<int64_t> from, const Axes &asked,
                             ArrayRef<int64_t> to) {

@@ -76,7 +76,8 @@ planProduct(ParameterPlan &plan, const ShardingRule &rule,
     return summed ? Side::In : Side::Out;
   };
   // Selects one contracted dimension (`in`) and one dimension of the result
-  // (`out`): the chosen one or, if none is chosen, the largest.
+  // (`out`). Of several, takes the one that tensor parallelism splits, which
+  // already has a colour, or, if there is none, the largest.
   std::optional<int64_t> in, out;
   for (auto [dim, factors] : llvm::enumerate(dims)) {
     std::optional<int64_t> &best = sideOf(factors) == Side::In ? in : out;

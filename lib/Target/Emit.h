@@ -79,8 +79,8 @@ private:
   program::Program &program;
   program::Action *action = nullptr;
   llvm::DenseMap<mlir::Value, int32_t> tokens;
-  /// The addresses of the flags that conditions of the function compute
-  /// (rt.condition), by the number of the condition.
+  /// The addresses of the booleans to which the rt.condition operations of the
+  /// function refer. The key is the number that an rt.condition gives.
   llvm::DenseMap<mlir::Attribute, program::BufferRef> flags;
   /// The indices of the actions that were emitted for loop bodies, by the name
   /// of the body.

@@ -79,7 +79,8 @@ LogicalResult target::describeLaunches(ModuleOp module,
     auto launch = launches.find(kernel.symbol);
     if (launch == launches.end())
       return module.emitError("has no kernel @") << kernel.symbol;
-    // After its arguments a kernel takes one more, the rank's axis indices.
+    // After its arguments a kernel takes one more: the address of an array with
+    // the rank's index on each mesh axis.
     if (launch->second.arguments != kernel.numArgs + 1)
       return module.emitError("internal error: kernel @")
              << kernel.symbol << " takes " << launch->second.arguments - 1

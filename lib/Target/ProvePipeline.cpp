@@ -61,9 +61,9 @@ LogicalResult PipelineEmitter::prove() {
 }
 
 LogicalResult PipelineEmitter::checkPorts() const {
-  // Reports values of this role and slot that one of the functions `readers` of
-  // stage `to` reads but none of the functions `makers` of stage `from`
-  // computes.
+  // Reports values with this role and this `pipe.slot` that one of the
+  // functions `readers` of stage `to` reads but none of the functions `makers`
+  // of stage `from` computes.
   auto check = [&](const Instance &from, const Instance &to,
                    ArrayRef<StringRef> makers, ArrayRef<StringRef> readers,
                    nn::Role role, StringRef slot) -> LogicalResult {

@@ -64,8 +64,10 @@ AttentionArguments argumentsOf(const program::Attention &x,
   return out;
 }
 
-// Returns whether tensor cores can compute this attention: it is bf16, and its
-// features are contiguous, in multiples of 16 bytes.
+// Returns whether tensor cores can compute this attention. They need bf16, a
+// multiple of 8 and at most 128 features per head, and contiguous features.
+// Rows are read and written in units of 16 bytes, so the addresses of all
+// arrays and rows must be multiples of 16 bytes.
 bool fitsMatrices(const program::Attention &x, const AttentionArguments &args) {
   if (x.dtype != DType::BF16 || x.d > 128 || x.dv > 128 || x.d % 8 || x.dv % 8)
     return false;

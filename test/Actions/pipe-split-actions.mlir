@@ -38,7 +38,7 @@
 // TWO-SAME: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<gradient>})
 // TWO-NOT: func.func @W
 
-// The parameter, but not its gradient, is in a slot of its version.
+// The parameter, but not its gradient, has a copy (`pipe.slot`) for each version.
 // VERSIONS-LABEL: func.func @F
 // VERSIONS-SAME: nn.name = "w", nn.role = #nn.role<parameter>, pipe.slot = #pipe.slot<"version">}
 // VERSIONS-LABEL: func.func @W
@@ -64,7 +64,7 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parame
   return %doubled, %dx, %new : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// Evaluation has a slot of its own, though names are those of training.
+// Evaluation has a `pipe.slot` of its own, though names are those of training.
 // CHECK-LABEL: func.func @loss
 // CHECK-SAME: nn.name = "loss:cut.0.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"eval">}
 // CHECK-SAME: -> (tensor<4xf32> {nn.name = "loss:cut.1.0", nn.role = #nn.role<activation>, pipe.slot = #pipe.slot<"eval">})

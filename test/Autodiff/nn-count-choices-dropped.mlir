@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --nn-count-choices -split-input-file | FileCheck %s
 
-// Slots are counted before and after some are dropped, once for both products,
-// in the stage in which they are.
+// Slots (token-expert pairs) are counted before and after some are dropped, once
+// for both products, in the stage in which they are.
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    tensor<4xi64> {nn.name = "w.chosen", nn.role = #nn.role<accumulator>
 // CHECK-SAME:    tensor<i64> {nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = #nn.router<name = "w", counts = taken, slots_per_token = 1, product = "", capacity = 7, capacity_of = 3>})
@@ -63,7 +63,7 @@ func.func @loss(%x: tensor<f32> {nn.name = "x", nn.role = #nn.role<parameter>})
 
 // -----
 
-// After other samples, an expert has room for slots of all.
+// The capacity of an expert is that for the tokens of all samples together.
 // CHECK-LABEL: func @loss_train(
 // CHECK-SAME:    nn.name = "w.taken", nn.role = #nn.role<accumulator>, nn.router = #nn.router<name = "w", counts = taken, {{.*}}capacity = 2, capacity_of = 6
 func.func @loss(%w: tensor<5x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},

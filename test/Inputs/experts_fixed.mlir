@@ -1,5 +1,5 @@
-// A layer of 8 experts with fixed routing: slot j of position i goes to expert
-// (2 i + j) mod 8. The load is balanced, so bytes sent follow closed forms.
+// A layer of 8 experts with fixed routing: choice j of the token at position i is
+// expert (2 i + j) mod 8. The load is balanced, so bytes sent follow closed forms.
 func.func @forward(
     %embed: tensor<19x6xf32> {nn.name = "embed", nn.role = #nn.role<parameter>},
     %gate: tensor<8x6x10xf32> {nn.name = "experts.gate", nn.role = #nn.role<parameter>},

@@ -1,7 +1,7 @@
 // RUN: cleave-opt --rt-plan-memory %s | FileCheck %s
 
-// Stages have arenas of their own, also where names are the same; what lives
-// between actions is in a slot of its class.
+// Stages have arenas of their own, also where names are the same; values that are
+// kept between actions are in the arena for their `pipe.slot`.
 
 // CHECK: rt.stages = [#rt.stage<arenas = [64, 0, 64, 128], slots = ["recv_f:B", "F:B"]>,
 // CHECK-SAME: #rt.stage<arenas = [128, 0], slots = []>]

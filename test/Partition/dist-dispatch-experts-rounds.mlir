@@ -2,8 +2,8 @@
 // RUN: not cleave-opt %s -split-input-file -dist-dispatch-experts="axis=x max-load=0.5" 2>&1 | FileCheck %s --check-prefix=LESS
 // LESS: max-load is 5.{{.*}}; expected at least 1
 
-// 5 tokens, and slots for 3 from each rank: a second round runs under a condition on
-// which all ranks agree. The result takes each token from its round.
+// 5 tokens, and receive buffers for 3 tokens from each rank: a second round runs under
+// a condition on which all ranks agree. The result takes each token from its round.
 dist.mesh @m <["x"=2]>
 // CHECK-LABEL: func @two_rounds(
 // CHECK:         dist.plan_rows %{{.+}} tile 3 : tensor<5xi64> -> tensor<2x2x3xi64>, tensor<5xi64>, tensor<2x2x3xi64>, tensor<2x2xi64>

@@ -95,7 +95,7 @@ func.func @flattened(%w: tensor<2x3xf32> {nn.name = "w", nn.role = #nn.role<para
 
 // -----
 
-// Experts with limited capacity take slots in the order of positions, so they read the original positions.
+// Experts with limited capacity accept tokens in the order of positions, so they read the original positions.
 // CHECK-LABEL: func @capacity(
 // CHECK-SAME:    %[[Q:[a-z0-9]+]]: tensor<2x8x1x1x2xf32>, %[[K:[a-z0-9]+]]: tensor<2x8x1x2xf32>, %[[SCORES:[a-z0-9]+]]: tensor<2x8x3xf32>
 // CHECK:         %[[ORDERED:.+]] = nn.gather %[[SCORES]], %[[ORDER:.+]] dim = 1 {nn.reorder}

@@ -23,7 +23,7 @@ namespace cleave::check {
 class Recording;
 
 /// An argument or result of a function. Arguments and results with equal role
-/// and name are the same tensor in all functions.
+/// (such as parameter) and name are the same tensor in all functions.
 struct Port {
   std::optional<nn::Role> role;
   std::string name;

@@ -51,7 +51,7 @@ def InjectFaultPass : Pass<"check-inject-fault", "::mlir::ModuleOp"> {
     | `drop-collective` | a sum over ranks is left out |
     | `sum-for-mean` | a reduced gradient, or loss, is multiplied by the size of its group |
     | `wrong-group` | a collective runs over another axis of the mesh than it should |
-    | `swapped-axes` | a rank's index over several mesh axes is computed with the axes in reverse order, or its index on one axis is computed for another axis |
+    | `swapped-axes` | a rank's index over several mesh axes is computed with the axes in reverse order, or an operation that needs the rank's index on one axis gets its index on another axis |
     | `pad-identity` | padding is masked by a value that is not the identity of the reduction |
     | `bias-twice` | a value that must be added once after a sum over ranks is added on every rank before the sum |
     | `norm-twice` | the gradient norm counts the first shard twice |

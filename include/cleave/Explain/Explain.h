@@ -83,9 +83,9 @@ struct ExpertLoad {
   /// `rounds` is the number of consecutive exchanges with this buffer that
   /// suffice for any routing. Both are 0 if nothing is sent.
   int64_t places = 0, rounds = 0;
-  /// The capacity of an expert: of the `capacityOf` token-expert pairs of one
-  /// sample or of one microbatch, the expert accepts at most `capacity`. If
-  /// there is no limit, `capacity` is 0.
+  /// The capacity of an expert: one sample (or one microbatch) has `capacityOf`
+  /// token-expert pairs in total, and each expert accepts at most `capacity` of
+  /// them. If there is no limit, `capacity` is 0.
   int64_t capacity = 0, capacityOf = 0;
 
   /// Return the number of rows that a rank sends to other ranks with balanced
@@ -94,8 +94,9 @@ struct ExpertLoad {
   int64_t rowsSent() const { return slots / ranks * (ranks - 1); }
   int64_t mostRowsSent() const { return places ? slots : 0; }
   int64_t mostRowsReceived() const { return places ? slots * (ranks - 1) : 0; }
-  /// Returns how many of `capacityOf` token-expert pairs are dropped in the
-  /// worst case, in which all tokens choose the same experts.
+  /// Returns how many of the `capacityOf` token-expert pairs of a sample (or of
+  /// a microbatch) are dropped in the worst case, in which all tokens choose
+  /// the same experts.
   int64_t mostDropped() const;
 };
 

@@ -1,9 +1,9 @@
 // The boundary table lists the buffers of a program that have a name: those of
 // the arguments and results of its functions.
 //
-// The attributes `nn.name` and `nn.role` name an argument or result. All
-// arguments and results with equal name and role, in all functions, share one
-// buffer.
+// An argument or result has a name (attribute `nn.name`) and a role, such as
+// parameter or gradient (`nn.role`). All arguments and results with equal name
+// and role, in all functions, share one buffer.
 
 #ifndef CLEAVE_MEMORY_BOUNDARYTABLE_H
 #define CLEAVE_MEMORY_BOUNDARYTABLE_H

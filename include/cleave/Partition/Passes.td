@@ -9,8 +9,8 @@ def DistPropagatePass : Pass<"dist-propagate", "::mlir::ModuleOp"> {
   let summary = "Propagate shardings to all values, to a fixed point";
   let description = [{
     Before: some arguments, results and `dist.constrain` operations carry shardings. After: every
-    argument, result and operation has a closed `dist.sharding`. Arguments and results of the same name
-    and role have the same sharding in all functions.
+    argument, result and operation has a closed `dist.sharding`. In all functions, arguments and results
+    with the same name and role (`nn.role`, such as parameter or gradient) have the same sharding.
 
     The pass works on the factors of sharding rules (ShardingRule.h). If a factor is sharded in one
     tensor of an operation, it becomes sharded in the operation's other tensors, as far as their
@@ -201,7 +201,7 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     For each dimension that is padded, the pass computes the global size, the axes over which it is
     sharded, and the value of the padding in the last tiles. These are errors:
     - A reduction includes padding whose value is not its identity (such as 0 for a sum).
-    - An operation may read padding by index, or reads it as part of a whole row (such as a softmax).
+    - An operation may read padding at an index, or reads it as part of a row (such as a softmax).
     - A concatenation, a pad, a reshape or a reversal would put padding between elements.
     - A mask has another size, tile, dimension or order of axes than the tensor that it masks, or this
       tensor has no padding.
@@ -260,16 +260,16 @@ def DistCombinePass : Pass<"dist-combine", "::mlir::ModuleOp"> {
 def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
   let summary = "Compute on the local tile of a dimension instead of gathering it (split-KV)";
   let description = [{
-    Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites an operation that can
-    process a dimension tile by tile (StreamingInterface: attention and its derivative, along the keys)
-    if the operation reads this dimension all-gathered and its other operands are replicated over the
-    ranks of the all-gather, for example attention with few replicated queries and many sharded keys.
-    Each rank computes with its own tile, and the partial results are combined over the ranks (split-KV,
-    as in Flash-Decoding; Dao et al., 2023). If another operand has the dimension unsharded, each rank
-    takes the slice that belongs to its tile. If each rank reads only its own tile of a result with this
-    dimension, it computes only this tile. With P ranks, each rank computes 1/P of the operation. It
-    does not send its tile, but about twice the bytes of the results (in an all-reduce). The pass does
-    nothing if the cost model says that gathering is faster.
+    Runs after `dist-verify-variance` has proved that values are sharded correctly. The pass rewrites an
+    operation that can process a dimension tile by tile (StreamingInterface: attention and its
+    derivative, along the keys) if the operation reads this dimension all-gathered and its other operands
+    are replicated over the ranks of the all-gather, for example attention with few replicated queries
+    and many sharded keys. Each rank computes with its own tile, and the partial results are combined
+    over the ranks (split-KV, as in Flash-Decoding; Dao et al., 2023). If another operand has the
+    dimension unsharded, each rank takes the slice that belongs to its tile. If each rank reads only its
+    own tile of a result with this dimension, it computes only this tile. With P ranks, each rank
+    computes 1/P of the operation. It does not send its tile, but about twice the bytes of the results
+    (in an all-reduce). The pass does nothing if gathering is faster by the cost model.
 
     Before:
     ```mlir
@@ -300,18 +300,18 @@ def DistSplitStreamPass : Pass<"dist-split-stream", "::mlir::ModuleOp"> {
 def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
   let summary = "Pass tiles round a ring of ranks instead of gathering them (ring attention)";
   let description = [{
-    Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites an operation that can
-    process a dimension tile by tile (StreamingInterface: attention and its derivative, along the keys)
-    and reads this dimension all-gathered. In every step each rank computes with the tile that it has
-    and passes the tile on to the next rank (ring attention; Liu et al., 2023). The tile for the next
-    step is sent before the step is computed, so that the transfer overlaps with the computation; no
-    rank holds more than two tiles. If another operand has the dimension unsharded (positions, segments,
-    masks, bias), each rank takes in each step the slice that belongs to its present tile. Partial
-    results are combined in each step. A result that has the dimension and was reduce-scattered, such as
-    the gradient of the keys, is sent around the ring and accumulated on the way; each rank adds its own
-    contribution to its own tile last, which saves one step. With P ranks and tiles of K bytes, a rank
-    sends (P - 1) K bytes in the forward pass and 2 (P - 1) K bytes in the backward pass. If positions
-    are the indices in the sequence, steps with tiles that are outside of a sliding window are omitted.
+    Runs after `dist-verify-variance` has proved that values are sharded correctly. The pass rewrites an
+    operation that can process a dimension tile by tile (StreamingInterface: attention and its
+    derivative, along the keys) and reads this dimension all-gathered. In every step each rank computes
+    with the tile that it has and passes the tile on to the next rank (ring attention; Liu et al., 2023).
+    The tile for the next step is sent before the step is computed, so that the transfer overlaps with
+    computation; no rank holds more than two tiles. If another operand has the dimension unsharded
+    (positions, segments, masks, bias), each rank takes in each step the slice that belongs to its
+    present tile. Partial results are combined in each step. A result that has the dimension and was
+    reduce-scattered, such as the gradient of the keys, is sent around the ring and accumulated on the
+    way; each rank adds to its own tile last, which saves one step. With P ranks and tiles of K bytes, a
+    rank sends (P - 1) K bytes in the forward pass and 2 (P - 1) K bytes in the backward pass. If
+    positions are the indices in the sequence, steps with tiles outside of a sliding window are omitted.
 
     With `plan` = auto, the gather is kept if two conditions hold: by the cost model it is faster (if
     messages are short, the computation of a step does not hide their latency), and the gathered operand
@@ -347,13 +347,13 @@ def DistDecomposePass : Pass<"dist-decompose", "::mlir::ModuleOp"> {
 def DistDispatchExpertsPass : Pass<"dist-dispatch-experts", "::mlir::ModuleOp"> {
   let summary = "Dispatch tokens to the ranks of their experts (expert parallelism)";
   let description = [{
-    Runs on per-rank programs that `dist-verify-variance` has proved. It rewrites each `nn.grouped_dot`
-    whose matrices are gathered over `axis`, and each `nn.grouped_outer` whose result is scattered over
-    `axis`. Instead of the matrices, rows are sent (expert parallelism; Lepikhin et al., 2020). There is
-    one row for each pair of a token and an expert that the router chose for it. Each rank dispatches
-    its rows to the ranks of their experts (`dist.plan_rows`, then an exchange of the numbers of rows,
-    then `dist.all_to_all_v`). These ranks compute the product with their tile of matrices and send the
-    results back to the ranks of the tokens. Only rows are sent, no padding.
+    Runs after `dist-verify-variance` has proved that values are sharded correctly. The pass rewrites
+    each `nn.grouped_dot` whose matrices are gathered over `axis`, and each `nn.grouped_outer` whose
+    result is scattered over `axis`. Instead of the matrices, rows are sent (expert parallelism; Lepikhin
+    et al., 2020). There is one row for each pair of a token and an expert that it chose. Each rank
+    dispatches its rows to the ranks of their experts (`dist.plan_rows`, then an exchange of the numbers
+    of rows, then `dist.all_to_all_v`). These ranks compute the product with their tile of matrices and
+    send the results back to the ranks of the tokens. Only rows are sent, no padding.
 
     For the rows from each other rank, a receive buffer has room for `max-load` times the number of rows
     with balanced routing. Rows that do not fit are sent afterwards through the same buffers, in further

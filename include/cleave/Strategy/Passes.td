@@ -307,9 +307,9 @@ def StrategyDataPass : Pass<"strategy-data", "::mlir::ModuleOp"> {
     reduce-scatter, and with `zero` 1 and 2 the new parameter is gathered after
     the update (Rajbhandari et al., 2020). The optimizer state is sharded like
     the parameter, and further along the dimension that needs the least padding
-    (the first of several equal ones). A dimension that another axis shards
-    already is used only if it divides evenly. If a parameter has no usable
-    dimension, its optimizer state and gradient are not sharded further.
+    (the first of several equal ones). A dimension along which the parameter
+    itself is sharded is used only if it divides evenly. If a parameter has no
+    usable dimension, its optimizer state and gradient are not sharded further.
 
     With `zero` 2, gradients are sharded like the optimizer state: `@loss_grad`
     reduce-scatters each gradient as soon as it is complete, and accumulates the

@@ -265,8 +265,9 @@ bool Uses::mayBePositionTable(const TensorRef &tensor) {
 
 } // namespace
 
-/// Returns whether the ONNX file says that a module trains the tensor. A tensor
-/// without a gradient is not trained, whatever the file says.
+/// Returns whether the tensor is trained because the metadata of the ONNX file
+/// list it as a parameter of the exported model. A tensor without a gradient is
+/// not trained, whatever the file says.
 static bool trains(Model &model, const TensorRef &tensor, ConstantKind kind) {
   return kind != ConstantKind::NoGradient &&
          model.metadata().heldAs(tensor.name) == HeldAs::Parameter;

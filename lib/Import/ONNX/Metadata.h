@@ -20,8 +20,9 @@ class NodeProto;
 
 namespace cleave::importer {
 
-/// How a module of the original model holds a tensor. A Number is a constant in
-/// the code, or a buffer that is not in the state_dict.
+/// What a tensor is in the PyTorch model that was exported: a parameter or a
+/// buffer of a module, or a Number, which is a constant in the code, or a
+/// buffer that is not in the state_dict.
 enum class HeldAs { Unknown, Parameter, Buffer, Number };
 
 class Metadata {

@@ -453,10 +453,10 @@ private:
   SmallVector<Operation *> forward;
   /// What the backward scan yields: carried and stacked values.
   SmallVector<Value> next, stacked;
-  /// The operands of the forward scan, by index, according to where their
-  /// cotangents are found after the backward scan: in the final carried values,
-  /// in the stacked results (with the index of the result), or in sums that are
-  /// computed after the loop.
+  /// The indices of the operands of the forward scan, in three lists according
+  /// to where their cotangents are found after the backward scan: in the final
+  /// carried values, in the stacked results (with the index of the result), or
+  /// in sums that are computed after the loop.
   SmallVector<unsigned> carriedIndices;
   SmallVector<std::pair<unsigned, unsigned>> stackedIndices;
   SmallVector<std::pair<unsigned, AfterLoop>> sums;

@@ -41,9 +41,9 @@ template <typename Op> void maskKeys(Op op, OpBuilder &builder, Value inside) {
   op.getKeyMaskMutable().assign(mask);
 }
 
-/// Adds operands with positions to an attention that masks by index. A tile of
-/// its keys can then be masked without knowing the tile's offset in the
-/// sequence.
+/// Adds operands with positions to an attention whose mask compares the indices
+/// of queries and keys. A tile of its keys can then be masked without knowing
+/// the tile's offset in the sequence.
 template <typename Op> void givePositions(Op op, OpBuilder &builder) {
   if (op.getQPositions() || (!op.getCausal() && !op.getWindow()))
     return;

@@ -1,11 +1,11 @@
 //===- DispatchExperts.cpp - dist-dispatch-experts ------------------------===//
 //
-// On verified per-rank programs: replaces gathers of expert matrices by an
-// exchange of tokens. Tokens are dispatched to the ranks of their experts, and
-// the results are sent back and combined. Tokens are exchanged in several
-// rounds, since buffers are bounded (ExpertRows.h). An exchange that crosses
-// nodes may have two hops: first between nodes, then within a node
-// (ExpertLinks.h).
+// In per-rank programs that dist-verify-variance has accepted, replaces gathers
+// of expert matrices by an exchange of tokens. Tokens are dispatched to the
+// ranks of their experts, and the results are sent back and combined. Tokens
+// are exchanged in several rounds, since buffers are bounded (ExpertRows.h). An
+// exchange that crosses nodes may have two hops: first between nodes, then
+// within a node (ExpertLinks.h).
 //
 //===----------------------------------------------------------------------===//
 

@@ -57,8 +57,9 @@ struct ExpectedRows {
   /// The number of tokens of a rank, padding not counted.
   int64_t rows = 0;
   /// The number of tokens that a rank is expected to send to all ranks
-  /// together. If ranks differ, there is one number for each position on the
-  /// axes `by`. These are also the attributes of dist.all_to_all_v.
+  /// together. If this number depends on a rank's index on some mesh axes, `by`
+  /// lists these axes, and `expected` has one number for each combination of
+  /// indices on them. These are also the attributes of dist.all_to_all_v.
   llvm::SmallVector<int64_t> expected;
   dist::AxisListAttr by;
   /// True for the tokens of an overflow round, that is, of any round of an
@@ -219,8 +220,9 @@ private:
   /// tokens at the ranks that receive them. `arrivedBefore`: if this is the
   /// second hop of a hierarchical exchange, `delivered` of the first hop.
   llvm::DenseMap<mlir::Value, ExpectedRows> arrivedBefore, delivered;
-  /// The i1 flags of the dist.condition operations that the function already
-  /// has, by the number of the condition.
+  /// The conditions (i1) of the dist.condition operations that the function
+  /// already has. The key is the number that the operation gives to its
+  /// condition.
   llvm::DenseMap<int64_t, mlir::Value> flags;
 };
 

@@ -275,8 +275,8 @@ private:
     return tokens;
   }
 
-  /// Gathers rows by index from a value of shape [r..., ...], or from a value
-  /// with one row per token.
+  /// Gathers the rows with the numbers `numbers` from a value of shape
+  /// [r..., ...], or from a value with one row per token.
   Value gathered(Choice &choice, Value value, RankedTensorType type,
                  Value numbers) {
     ArrayRef<int64_t> row = type.getShape().drop_front();

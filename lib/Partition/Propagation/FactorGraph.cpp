@@ -254,12 +254,12 @@ FailureOr<FactorGraph> FactorGraph::of(ModuleOp module) {
     if (!func.isExternal() && failed(graph.addFunction(func)))
       return failure();
 
-  // All function arguments and results (ports) with one role and name are the
-  // same tensor, and a gradient is sharded like its parameter. So a sharding
-  // that is requested for one port applies to all of them.
+  // All arguments and results of functions with the same name and role (such as
+  // parameter) are the same tensor, and a gradient is sharded like its
+  // parameter. So a sharding that is requested for one of them applies to all.
   llvm::MapVector<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
   llvm::DenseMap<NodeId, ShardingAttr>
-      requested; // by the first port of the name
+      requested; // by the first tensor of the name
   auto firstOf = [&](const Node &node) {
     return first.find({node.port.role(), node.port.name()})->second;
   };

@@ -87,9 +87,9 @@ private:
     SmallVector<SmallVector<NodeId, 2>> origins;
   };
 
-  /// All arguments and results (ports) of one role and name are one tensor, so
-  /// they get the axes of the first one. If their requested shardings differ,
-  /// the verifier reports it.
+  /// All arguments and results of functions with the same name and role (such
+  /// as parameter) are one tensor, so they get the axes of the first one. If
+  /// their requested shardings differ, the verifier reports it.
   void unite() {
     std::map<std::pair<std::optional<nn::Role>, StringRef>, NodeId> first;
     for (auto [id, node] : llvm::enumerate(graph.nodes)) {

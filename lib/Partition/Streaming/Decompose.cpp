@@ -1,9 +1,10 @@
 //===- Decompose.cpp - dist-decompose -------------------------------------===//
 //
-// On verified per-rank programs. A streaming operation (StreamingInterface) can
-// process a dimension of its operands tile by tile, as attention can along its
-// keys. This pass replaces the all-gather of these operands by a ring: the
-// tiles pass around the ranks, and the operation gets one tile after the other.
+// Rewrites per-rank programs that dist-verify-variance has accepted. A
+// streaming operation (StreamingInterface) can process a dimension of its
+// operands tile by tile, as attention can along its keys. This pass replaces
+// the all-gather of these operands by a ring: the tiles pass around the ranks,
+// and the operation gets one tile after the other.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,10 +1,11 @@
 //===- SplitStream.cpp - dist-split-stream --------------------------------===//
 //
-// Rewrites verified per-rank programs. A streaming operation
-// (StreamingInterface) can process a dimension of its operands tile by tile, as
-// attention can along its keys. If every rank computes such an operation from
-// the gathered tiles of all ranks, each rank instead computes it on its own
-// tile, and the partial results are combined over the ranks.
+// Rewrites per-rank programs that dist-verify-variance has accepted. A
+// streaming operation (StreamingInterface) can process a dimension of its
+// operands tile by tile, as attention can along its keys. If every rank
+// computes such an operation from the gathered tiles of all ranks, each rank
+// instead computes it on its own tile, and the partial results are combined
+// over the ranks.
 //
 //===----------------------------------------------------------------------===//
 

@@ -3,9 +3,9 @@
 // Some operations (StreamingInterface) can process a dimension of their
 // operands tile by tile, as attention can along its keys. The factor of this
 // dimension in the sharding rule is called the streamed factor. The functions
-// here work on verified per-rank programs: they find such operations whose
-// operands are all-gathered along this dimension, find the tiles that are
-// gathered, and emit the operation on one tile.
+// here work on per-rank programs that dist-verify-variance has accepted: they
+// find such operations whose operands are all-gathered along this dimension,
+// find the tiles that are gathered, and emit the operation on one tile.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,7 @@
 //===- VariancePaddingMoves.cpp - padding through moves -------------------===//
 //
 // Determines the extents of dimensions (their unsharded sizes and padding)
-// after collectives, slices, reshapes and lookups by index.
+// after collectives, slices, reshapes, and reads of elements at given indices.
 //
 //===----------------------------------------------------------------------===//
 
@@ -330,10 +330,10 @@ std::optional<Lookup> Lookup::of(Operation *op) {
   return std::nullopt;
 }
 
-/// Checks an operation that reads by index along a dimension that ends in
-/// padding. It must not read padding: indices must be less than the unsharded
-/// size, or those that are not must be replaced by an index outside of all
-/// tiles.
+/// Checks an operation that reads elements at given indices of a dimension that
+/// ends in padding. It must not read padding: indices must be less than the
+/// unsharded size, or those that are not must be replaced by an index outside
+/// of all tiles.
 LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
                                    Extents &result) const {
   Value table = op->getOperand(lookup.table),

@@ -98,7 +98,7 @@ LogicalResult Padding::checkFactors(Operation *op, const ShardingRule &rule,
         info.kind == FactorKind::NeedReplication || isJoint(info) || slides;
     if (!combines && !whole)
       continue;
-    // Lookups by index are checked separately.
+    // Operations that read elements at given indices are checked separately.
     if (lookup && dimOf(rule.operands[lookup->table], factor) == lookup->dim)
       continue;
     for (auto [index, dims] : llvm::enumerate(rule.operands)) {

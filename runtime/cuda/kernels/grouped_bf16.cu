@@ -1,5 +1,5 @@
-// Grouped matrix products in bf16 on tensor cores, for operands whose rows are
-// multiples of 16 bytes.
+// Grouped matrix products in bf16 on tensor cores, for operands whose rows
+// begin and end at addresses that are multiples of 16 bytes.
 
 #include "group_tiles.h"
 #include "product_matrices.h"

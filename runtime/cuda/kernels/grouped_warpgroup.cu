@@ -1,5 +1,5 @@
 // Grouped matrix products in bf16 on Hopper's tensor cores, for operands and
-// results whose rows are multiples of 16 bytes.
+// results whose rows begin and end at addresses that are multiples of 16 bytes.
 
 #include "group_tiles.h"
 #include "warpgroup_product.h"

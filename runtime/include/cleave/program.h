@@ -44,7 +44,7 @@ namespace cleave::program {
 //
 // With `rankClass` >= 0 only ranks of this class hold the buffer. A class
 // consists of the ranks that run identical commands: those with the same index
-// on the pipeline axis. No sharding of its buffers uses this axis. Each class
+// on the pipeline axis. No sharding of a buffer uses this axis. Each class
 // that holds the buffer has an entry of the same name, or several entries if
 // several of its pipeline stages hold it. These entries have the same name,
 // role, dtype and globalShape, but may differ in address and sharding. The host

@@ -35,7 +35,7 @@ func.func @gradients(%a: tensor<4x5xbf16>, %b: tensor<5x6xbf16>, %x: tensor<2x2x
   return %0#0, %1#0, %1#1 : tensor<2x2x6xbf16>, tensor<4x6xf32>, tensor<2x3xf32>
 }
 
-// The token's row is read for each of its slots; each row's id chooses a matrix.
+// The token's row is read for each expert that it chose; each row's id chooses a matrix.
 // CHECK-LABEL: func @grouped_gemm
 func.func @grouped_gemm(%x: tensor<5x6xf32>, %w: tensor<4x6x8xf32>, %ids: tensor<5x2xi64>) -> (tensor<5x2x8xf32>, tensor<4x6x8xf32>) {
   // CHECK: rt.grouped_gemm %{{.*}} [0, 6, 0, 1] %{{.*}} [0, 48, 8, 1] ids %{{.*}} [0, 2, 1] into [0, 16, 8, 1]

@@ -219,8 +219,8 @@ void addRowFamilies(std::vector<Family> &to);
 void addMoveFamilies(std::vector<Family> &to);
 
 // Prints a table of what the device's memory and its matrix units achieve. With
-// `onlyCeilings`, prints only the values with which other measurements are
-// compared, also as JSON.
+// `onlyCeilings`, prints only the rates of a copy and of a large product, with
+// which kernels are compared, also as JSON.
 void measure(cuda::Device &device, bool onlyCeilings);
 
 } // namespace cleave::gpu

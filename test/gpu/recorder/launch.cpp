@@ -234,7 +234,8 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   // sizes. If the image has an unknown format, a kernel that the compiler
   // generated is assumed to have only addresses as arguments: one for each
   // memory access of the command (the runtime announces these accesses before
-  // the launch, in a note), and then the address of the axis indices.
+  // the launch, in a note), and then the address of an array with the rank's
+  // index on each mesh axis.
   std::vector<int> sizes = function->image.parameters;
   if (!function->knowsParameters && function->generated && note)
     sizes.assign(note->accesses.size() + 1, 8);

@@ -189,7 +189,7 @@ public:
     return ::isTiny(mesh, shape, layout);
   }
 
-  /// `i`, `j`: the indices of the layouts in the enumerated list.
+  /// `i`, `j`: the indices of `from` and `to` in the list that enumerate() got.
   void run(const Layout &from, const Layout &to, size_t i, size_t j,
            Figures &figures) {
     ++figures.cases;
@@ -346,7 +346,8 @@ struct Groups {
   }
 };
 
-/// Runs every `stride`-th pair of layouts; see canonical().
+/// Plans reshards on small meshes and executes the plans: for every `stride`-th
+/// pair of layouts. Pairs with the same canonical() text count once.
 void allPairs(size_t stride, bool full) {
   TestContext test;
   std::mt19937 random(1);

@@ -221,8 +221,8 @@ struct Lists {
           need(i, arrived.insert(item.action.action).second, "receives twice");
         break;
       case ActionKind::ReduceGrad: {
-        // The rank reduces its accumulated gradient over the ranks of another
-        // axis.
+        // The rank reduces the gradients that it has accumulated for the stage
+        // over the data ranks, which run the same stage on other samples.
         bool any = false;
         for (auto &[sum, times] : sums)
           if (sum.stage == s && (m < 0 || sum.microbatch == m)) {

@@ -18,7 +18,7 @@ namespace {
 struct Case {
   int64_t tokens, slots, e, k, n;
   bool transposed = false; // w is [e, n, k]
-  bool shared = false;     // slots of a token read one row
+  bool shared = false;     // a token's choices (slots) all read one row
   // One in `dropped` ids is out of range, below or above. If `dropped` is 0,
   // all ids are in range.
   int64_t dropped = 0;

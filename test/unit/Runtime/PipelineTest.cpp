@@ -1,6 +1,7 @@
-// Programs with several rank classes (all ranks of a class run identical
-// commands): a hand-written pipeline with one class for each stage, how the
-// host accesses its buffers, and programs that are refused.
+// Tests programs with several rank classes (all ranks of a class run identical
+// commands): runs a hand-written pipeline with one class for each stage, lets
+// the host access buffers that all or only some classes have, and checks that
+// wrong programs are refused.
 
 #include "PipelineProgram.h"
 

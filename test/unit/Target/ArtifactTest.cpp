@@ -136,7 +136,8 @@ TEST_F(Artifact, PtxTakesNoMoreForGrantedThanAddressesHave) {
     EXPECT_GE(kernel.block, 1) << kernel.symbol;
     EXPECT_LE(kernel.block, 1024) << kernel.symbol;
     ASSERT_TRUE(kernels.count(kernel.symbol)) << kernel.symbol;
-    // The kernel has one more parameter, for the axis indices.
+    // The kernel has one more parameter, the address of an array with the
+    // rank's index on each mesh axis.
     ASSERT_EQ(kernels[kernel.symbol].size(), kernel.args.size() + 1)
         << kernel.symbol;
   }

@@ -28,7 +28,8 @@ struct GpuKernel {
   int64_t grid = 1, block = 1;
   /// The shared memory of a block in bytes; all of it is statically allocated.
   int64_t sharedBytes = 0;
-  /// The number of pointer arguments; the last one points to the axis indices.
+  /// The number of pointer arguments. The last one points to an array with the
+  /// rank's index on each mesh axis.
   int64_t arguments = 0;
 };
 

@@ -40,8 +40,8 @@ std::string describe(const Port &port);
 llvm::SmallVector<Port> portsOf(mlir::ModuleOp module);
 
 /// Returns the arguments and results of all functions in groups of equal name
-/// and role. The groups, and the members of a group, are in program order.
-/// Arguments and results without a name are left out.
+/// and role (such as parameter). The groups, and the members of a group, are in
+/// program order. Arguments and results without a name are left out.
 llvm::SmallVector<llvm::SmallVector<Port>> boundaryTable(mlir::ModuleOp module);
 
 /// Returns whether `port` is a result of @loss or @forward. Such a result is
@@ -58,8 +58,8 @@ mlir::func::FuncOp updateFunction(mlir::ModuleOp module);
 /// The error names the tensors that these sub-axes shard.
 mlir::LogicalResult verifySubAxes(mlir::ModuleOp module);
 
-/// Checks that all arguments and results of the same name and role have one
-/// type and one sharding.
+/// Checks that all arguments and results with the same name (`nn.name`) and the
+/// same role (`nn.role`) have one type and one sharding.
 mlir::LogicalResult verifyBoundary(mlir::ModuleOp module);
 
 } // namespace cleave::partition

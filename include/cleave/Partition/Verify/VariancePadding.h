@@ -84,8 +84,8 @@ using Extents = llvm::SmallVector<Extent, 4>;
 /// Returns the axis as text: `x` or, for a sub-axis, `x:(1)2`.
 std::string axisName(const dist::MeshAxes &mesh, dist::Axis axis);
 
-/// Describes how an operation reads a dimension by index: operand `indices`
-/// selects elements along `dim` of operand `table`.
+/// Describes an operation that reads elements at given indices: operand number
+/// `indices` has the indices, along dimension `dim` of operand number `table`.
 struct Lookup {
   unsigned table = 0, indices = 1;
   int64_t dim = 0;

@@ -179,7 +179,7 @@ LookupAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
 }
 
 //===----------------------------------------------------------------------===//
-// Ports
+// Arguments and results of functions
 //===----------------------------------------------------------------------===//
 
 static bool isPartList(Attribute value) {

@@ -57,7 +57,7 @@ struct ProductOfGathered : OpRewritePattern<EinsumOp> {
     if (!isContracted(inner) || other.contains(outer) ||
         !result.contains(outer) || result.size() != count + 1)
       return rewriter.notifyMatchFailure(op, "not one row for each matrix");
-    // The rows, for each slot.
+    // The rows, one for each token-expert pair (slot).
     Location loc = op.getLoc();
     std::string want = (slots + Twine(inner)).str();
     Dims order, dims, shape(shapeOf(gather.getIndices()));

@@ -96,9 +96,10 @@ struct Collective {
   // before the collective starts.
   BufferRef sent, received;
   // For reports only: the number of rows that a rank is expected to send to all
-  // members together. `expected` has one number for all ranks, or one for each
-  // index on the axes `by`. `home` is true if the collective returns rows to
-  // the ranks that they came from.
+  // members together. If this number depends on a rank's index on some sub-axes
+  // of the mesh, `by` lists them, and `expected` has one number for each
+  // combination of indices on them; otherwise `expected` has one number. `home`
+  // is true if the collective returns rows to the ranks that they came from.
   std::vector<int64_t> expected;
   std::vector<SubAxis> by;
   bool home = false;

@@ -22,7 +22,8 @@
 namespace cleave {
 
 /// Returns the checkpoint to which `resume` (--resume) refers:
-/// - a path: this checkpoint;
+/// - a path: the checkpoint with this path or, if this is the folder of a run,
+///   the newest complete checkpoint of the run;
 /// - "latest": the newest complete checkpoint below `out`, or below
 ///   runs/<model>-* if `out` is empty; InputError if there is none;
 /// - "auto": the newest checkpoint of `out`, or an empty string if there is

@@ -2,8 +2,8 @@
 // RUN: not cleave-opt %s -split-input-file --pass-pipeline="builtin.module(func.func(nn-limit-choices{capacity=1 scope=batch}))" 2>&1 | FileCheck %s --check-prefix=SCOPE
 // SCOPE: scope is 'batch'; expected sequence or microbatch
 
-// 4 sequences of 24 slots in all and 2 experts: each expert takes the first 6. The
-// loads of earlier samples are counted for each sample.
+// 4 sequences have 24 slots (token-expert pairs) in all; each of 2 experts takes the
+// first 6. The loads of earlier samples are counted for each sample.
 // CHECK-LABEL: func @slots
 // CHECK-SAME:    %[[IDS:[^ ]+]]: tensor<4x3x2xi64>
 // CHECK:         %[[POSITIONS:.+]] = nn.iota dim = 0 : tensor<3xi64>

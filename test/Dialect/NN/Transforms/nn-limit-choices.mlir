@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s -split-input-file --pass-pipeline="builtin.module(func.func(nn-limit-choices{capacity=1}))" -verify-diagnostics | FileCheck %s
 
-// 6 slots of a sequence and 2 experts: each expert takes the first 3. The expert's
-// bias is limited too, weights gathered by the same choice are not.
+// A sequence has 6 slots (token-expert pairs) for 2 experts, each of which takes 3.
+// The expert's bias is limited too, weights gathered by the same choice are not.
 // CHECK-LABEL: func @slots
 // CHECK-SAME:    %[[X:.+]]: tensor<4x3x2x6xf32>, %[[W:.+]]: tensor<2x6x8xf32>, %[[B:.+]]: tensor<2x8xf32>, %[[T:.+]]: tensor<5x8xf32>, %[[IDS:.+]]: tensor<4x3x2xi64>
 // CHECK-NEXT:    %[[POSITIONS:.+]] = nn.iota dim = 0 : tensor<3xi64>
@@ -50,7 +50,7 @@ func.func @image(%x: tensor<4x3x5x2x6xf32>, %w: tensor<2x6x8xf32>, %ids: tensor<
 
 // -----
 
-// A single expert has room for all slots.
+// A single expert has room for all slots (token-expert pairs).
 // CHECK-LABEL: func @negative_one
 // CHECK-NOT:     arith
 func.func @negative_one(%x: tensor<4x3x2x6xf32>, %w: tensor<1x6x8xf32>, %ids: tensor<4x3x2xi64>) -> tensor<4x3x2x8xf32> {

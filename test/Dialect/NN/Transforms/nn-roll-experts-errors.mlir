@@ -52,8 +52,8 @@ func.func @fixed_mask(%router: tensor<5x4xf32> {nn.name = "router", nn.role = #n
 
 // -----
 
-// Scores of groups choose, and do not weigh; a cut of the slots, and of what was
-// weighed, is none of the scores.
+// Scores of groups choose, and do not weigh; a slice of a token's choices (slots), and
+// of what was weighed, is none of the scores.
 func.func @negative_no_router(%x: tensor<3x5xf32>, %scores: tensor<3x4xf32>) -> (tensor<2x5xf32>, tensor<3xi64>) {
   %p, %ids = nn.top_k %scores k = 2 : tensor<3x4xf32> -> tensor<3x2xf32>, tensor<3x2xi64>
   %id = nn.argmax %p dim = 1 : tensor<3x2xf32> -> tensor<3xi64>

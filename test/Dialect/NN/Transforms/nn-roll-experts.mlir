@@ -87,7 +87,7 @@ func.func @tiled(%x: tensor<3x5xf32>, %w: tensor<4x5x7xf32>, %b: tensor<4x7xf32>
 
 // -----
 
-// Matrices that slots gather; the columns of two matrices stored as one.
+// Each slot (token-expert pair) gathers its matrix, in which two matrices are stored.
 // CHECK-LABEL: func @gathered
 // CHECK-SAME:    %[[X:.+]]: tensor<3x5xf32>, %[[W:.+]]: tensor<4x6x5xf32>, %[[IDS:.+]]: tensor<3x2xi64>
 // CHECK:         %[[HALF:.+]] = nn.slice %[[W]] [0, 3, 0] [4, 3, 5] [1, 1, 1]
@@ -161,7 +161,7 @@ func.func @negative_any_ids(%w: tensor<5x7xf32> {nn.name = "w", nn.role = #nn.ro
 
 // -----
 
-// Of three choices two are taken: the third has no slot.
+// Of each token's three choices only two are used: no product has rows for three.
 // CHECK-LABEL: func @cut
 // CHECK-NOT:     nn.grouped_dot {{.*}}tensor<3x3xi64>
 // CHECK:         return

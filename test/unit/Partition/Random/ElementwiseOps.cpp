@@ -98,8 +98,9 @@ bool smooth(Generator &g) {
   }
 }
 
-/// Generates a select. Its condition compares exact values, or global indices
-/// as masks do.
+/// Generates a select. Its condition is an argument, or compares values without
+/// rounding errors, or compares the index of each element in the unsharded
+/// tensor, as the causal mask of attention does.
 bool choice(Generator &g) {
   Entry x = g.any(), y = g.like(x.type());
   Value condition;

@@ -52,8 +52,8 @@ struct Measured {
   bool integers = true;
 };
 
-/// Derives the tolerances of results from the measurements, one operation after
-/// the other.
+/// Computes the tolerance of each value, one operation after the other, from
+/// statistics of the values in a run on one device (Measured).
 class Tolerances {
 public:
   explicit Tolerances(const llvm::DenseMap<Value, Measured> &measured)

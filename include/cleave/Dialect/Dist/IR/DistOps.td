@@ -214,10 +214,10 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
     of a block are undefined and must not be read. `expect` is used only by the
     cost model. It is the number of rows that a rank is assumed to send in
     total, in equal parts to all ranks of the group, itself included. If this
-    number differs between ranks, `expect` has one number for each index of a
-    rank on the mesh axes `by`. With `home` the rows are on their way back
-    (combine): a rank returns to each other rank the rows that it received from
-    that rank.
+    number depends on a rank's index on some mesh axes, `by` lists these axes,
+    and `expect` has one number for each combination of indices on them, in
+    row-major order. With `home` the rows are on their way back (combine): a
+    rank returns to each other rank the rows that it received from that rank.
 
     ```mlir
     %1 = dist.all_to_all_v %0 sent %s received %r expect [5] over @m {"x"} purpose expert
@@ -232,8 +232,8 @@ def Dist_AllToAllVOp : Dist_CollectiveOp<"all_to_all_v", [AllTypesMatch<["sent",
       has the size of the group, and the result has the type of the operand.
     - (AV2) `sent` and `received` are vectors with one 64-bit integer for each
       rank of the group.
-    - (AV3) without `by`, `expect` has one number; with `by`, it has as many
-      numbers as there are ranks along the mesh axes `by`. No number is
+    - (AV3) without `by`, `expect` has one number; with `by`, it has one number
+      for each combination of indices on the axes that `by` lists. No number is
       negative, or more than the number of rows of the operand.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,

@@ -161,10 +161,10 @@ def NN_RouterAttr : NN_Attr<"Router", "router"> {
     accepted. `slots_per_token` is the number of experts that a token chooses,
     or 0 if unknown. `product` is the name of the first expert product
     (`nn.grouped_dot`) that reads the router's choices. If experts have a
-    limited capacity, an expert accepts at most `capacity` of `capacity_of`
-    token-expert pairs, such as all pairs of a sequence; 0 means no limit.
-    `bias` is the name of the router's bias, a buffer that each training step
-    changes depending on the counts.
+    limited capacity, a sample (or a microbatch) has `capacity_of` token-expert
+    pairs in total, and each expert accepts at most `capacity` of them; 0 means
+    no limit. `bias` is the name of the router's bias, a buffer that each
+    training step changes depending on the counts.
   }];
   let parameters = (ins
     "::mlir::StringAttr":$name,

@@ -72,8 +72,9 @@ def RT_CollectiveOp : RT_Command<"collective", ["getReuse"], [AttrSizedOperandSe
     of rows that are sent to each member and received from each member.
     `expected`, `by` and `home` are used only to model the time of an
     all_to_all_v. `expected` has the number of rows that a rank is assumed to
-    send. If this number differs between ranks, `expected` has one number for
-    each index of a rank on the sub-axes `by` (triples as in `group`). With
+    send. If this number depends on a rank's index on some sub-axes of the mesh,
+    `by` lists these sub-axes (as triples, like `group`), and `expected` has one
+    number for each combination of indices on them, in row-major order. With
     `home`, the rows of an earlier all_to_all_v are sent back, so a rank is
     assumed to receive this number of rows, and not to send it.
 
@@ -191,11 +192,12 @@ def RT_PositionInExpertOp : RT_Command<"position_in_expert", [], [AttrSizedOpera
 }
 
 def RT_ConditionOp : RT_Command<"condition", []> {
-  let summary = "Defines a flag; commands that cite it run only if it is set";
+  let summary = "Gives a condition a number, by which later commands refer to it";
   let description = [{
-    The operation gives its operand, a flag, the number `number`. Later commands
-    whose attribute `nn.when` has the same number run only if the flag is set.
-    The operation itself is not a command of the runtime.
+    The operation gives its operand, a condition that is computed at run time,
+    the number `number`. A later command with an attribute `nn.when` that holds
+    the same number runs only if the condition is true. The operation itself is
+    not a command of the runtime.
 
     ```mlir
     rt.condition %0 number = 3 : tensor<1xi1>
