@@ -98,6 +98,12 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
                      "known; set train.dropout to 0");
       return signalPassFailure();
     }
+    int64_t loops = 0;
+    func.walk([&](nn::ScanOp) { ++loops; });
+    if (loops)
+      func.emitWarning("train.dropout does not reach into loops: nothing in ")
+          << loops << (loops == 1 ? " loop" : " loops")
+          << " of the model gets dropout";
     Randomness random = addArguments(func, *batch);
     for (auto [index, place] : llvm::enumerate(places))
       insert(*batch, place, dims[index], index, random);

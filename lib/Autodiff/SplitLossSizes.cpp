@@ -58,6 +58,38 @@ static bool haveLikeAttributes(Operation *op, Operation *twin) {
          });
 }
 
+/// Returns whether both operations are constants with different elements, or
+/// both are iotas of different sizes.
+static bool hasOtherNumbers(Operation *op, Operation *twin) {
+  DenseElementsAttr a, b;
+  if (matchPattern(op, m_Constant(&a)) && matchPattern(twin, m_Constant(&b)))
+    return a != b &&
+           !(a.isSplat() && b.isSplat() &&
+             a.getSplatValue<Attribute>() == b.getSplatValue<Attribute>());
+  auto iota = dyn_cast<nn::IotaOp>(op);
+  return iota && typeOf(iota).getDimSize(iota.getDim()) !=
+                     typeOf(twin->getResult(0)).getDimSize(iota.getDim());
+}
+
+/// Returns whether the regions of two operations have the same operations with
+/// the same numbers. Shapes are not compared: those of results and operands of
+/// the whole operations are.
+static bool haveLikeRegions(Operation *op, Operation *twin) {
+  if (op->getNumRegions() != twin->getNumRegions())
+    return false;
+  SmallVector<Operation *> own, others;
+  for (Region &region : op->getRegions())
+    region.walk([&](Operation *inner) { own.push_back(inner); });
+  for (Region &region : twin->getRegions())
+    region.walk([&](Operation *inner) { others.push_back(inner); });
+  return own.size() == others.size() &&
+         llvm::all_of(llvm::zip(own, others), [](auto pair) {
+           auto [a, b] = pair;
+           return a->getName() == b->getName() && !hasOtherNumbers(a, b) &&
+                  (matchPattern(a, m_Constant()) || haveLikeAttributes(a, b));
+         });
+}
+
 /// Compares an operation of `step` with `twin`, the same operation of the model
 /// imported with `samples` samples. Returns whether both do the same for each
 /// sample, so that their results differ only in the size of the batch
@@ -72,6 +104,8 @@ bool LossSplitter::isLike(Operation *op, Operation *twin,
   if (!flow || op->hasTrait<OpTrait::IsTerminator>())
     return true;
   if (!matchPattern(op, m_Constant()) && !haveLikeAttributes(op, twin))
+    return false;
+  if (!haveLikeRegions(op, twin))
     return false;
   auto differing = [&](Value value, Value other) {
     return differingDim(value, other, flow->size(), samples);
@@ -140,19 +174,6 @@ static FailureOr<TwinMap> findTwins(Block &block, Block &other) {
     twins[&op].insert(own.begin(), own.end());
   }
   return twins;
-}
-
-/// Returns whether both operations are constants with different elements, or
-/// both are iotas of different sizes.
-static bool hasOtherNumbers(Operation *op, Operation *twin) {
-  DenseElementsAttr a, b;
-  if (matchPattern(op, m_Constant(&a)) && matchPattern(twin, m_Constant(&b)))
-    return a != b &&
-           !(a.isSplat() && b.isSplat() &&
-             a.getSplatValue<Attribute>() == b.getSplatValue<Attribute>());
-  auto iota = dyn_cast<nn::IotaOp>(op);
-  return iota && typeOf(iota).getDimSize(iota.getDim()) !=
-                     typeOf(twin->getResult(0)).getDimSize(iota.getDim());
 }
 
 /// `step` and `other` are the model, imported with two batch sizes. Finds the

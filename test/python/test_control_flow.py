@@ -211,6 +211,7 @@ class ControlFlow(unittest.TestCase):
     def test_refusals(self):
         self.refused(self.loop(0), "node 'n0' (Loop, opset 22)", "its trip count is 0, expected at least 1")
         self.refused(self.loop(-3), "its trip count is -3, expected at least 1")
+        self.refused(self.loop(2**62), "its trip count is 4611686018427387904, expected at most 16777216")
         self.refused(self.loop(None), "its trip count is computed when the model runs")
         self.refused(self.loop(4, go=False), "its condition is computed when the model runs or is false")
         self.refused(self.loop(4, condition="computed"), "its body computes whether to go on when the model runs")
@@ -223,6 +224,77 @@ class ControlFlow(unittest.TestCase):
         b.input("c", np.bool_, [])
         b.output(b.op("If", "c", out="y", then_branch=branch, else_branch=branch), np.float32, [H])
         self.refused(b, "(If, opset 22)", "its condition is computed when the model runs")
+
+    def test_indices(self):
+        """Indices in a body count from the end if they are negative, and are checked."""
+        body = builder("step")
+        body.input("i", np.int64, [])
+        body.output(body.op("Gather", "table", "i", out="row", axis=0), np.float32, [H])
+        body.op("Gather", "table", "more", out="rows", axis=0)
+        body.output(body.op("Identity", "rows", out="several"), np.float32, [2, H])
+        b = onnxbuild.Builder()
+        b.input("table", np.float32, [4, H])
+        ids = b.input("ids", np.int64, [T])
+        b.input("more", np.int64, [2])
+        rows, several = b.op("Scan", ids, outputs=2, num_scan_inputs=1, body=body)
+        b.output(b.op("Identity", rows, out="rows"), np.float32, [T, H])
+        b.output(b.op("Identity", several, out="all"), np.float32, [T, 2, H])
+        table = np.random.default_rng(5).normal(size=(4, H)).astype(np.float32)
+        ids, more = np.array([0, -1, -4, 3, 2]), np.array([1, -2])
+        rows, several = self.infer(b, "rows", "all", table=table, ids=ids, more=more)
+        np.testing.assert_array_equal(rows, table[ids])
+        np.testing.assert_array_equal(several, np.stack([table[more]] * T))
+        for wrong in ({"ids": np.array([0, 1, 4, 0, 0])}, {"ids": np.array([0, 1, -5, 0, 0])},
+                      {"more": np.array([0, 10**12])}):
+            np.savez(self.folder / "in.npz", **{"table": table, "ids": ids, "more": more, **wrong})
+            result = support.run(CLEAVE, "infer", self.folder / "m.onnx", "--inputs", self.folder / "in.npz",
+                                 "--outputs", self.folder / "none.npz", "--cache", self.folder / "cache")
+            self.assertIn(result.returncode, (2, 3), result.stderr)
+            self.assertIn("beyond the 4 rows of its table", result.stderr)
+            self.assertFalse((self.folder / "none.npz").exists())
+
+    def test_batch_in_a_body(self):
+        """Microbatches do not change a body that divides by the number of samples of its arguments."""
+        body = builder("step", x=["n", H])
+        size = body.op("Cast", body.op("Gather", body.op("Shape", "x", out="shape"), body.constant(0), out="count"),
+                       out="size", to=1)
+        body.output(body.op("Div", body.op("MatMul", "x", "w", out="y"), size, out="z"), np.float32, ["n", H])
+        b = onnxbuild.Builder()
+        x = b.input("x", np.float32, ["batch", T, H])
+        b.parameter("w", np.random.default_rng(6).normal(size=(H, H)).astype(np.float32))
+        z = b.op("Scan", x, num_scan_inputs=1, body=body, scan_input_axes=[1], scan_output_axes=[1])
+        b.output(b.op("ReduceSum", z, out="loss", keepdims=0), np.float32, [])
+        path = self.save(b)
+        flags = ["--set=dims.batch=4", "--set=train.loss=output:loss"]
+        for count in (1, 2):
+            result = support.run(CLEAVE, "check", path, *flags, f"--set=train.microbatches={count}", "--gradients",
+                                 self.folder / f"g{count}.npz")
+            if count == 1:
+                self.assertEqual(result.returncode, 0, result.stderr)
+        if result.returncode == 0:
+            one, two = (np.load(self.folder / f"g{count}.npz") for count in (1, 2))
+            np.testing.assert_allclose(two["grad/w"], one["grad/w"], rtol=1e-9)
+
+    def test_weights_inside(self):
+        """Weights among the initializers of a body would not be trained."""
+        body = builder("step", x=[B, H])
+        body.parameter("w", np.ones((H, H), np.float32))
+        body.output(body.op("MatMul", "x", "w", out="y"), np.float32, [B, H])
+        b = onnxbuild.Builder()
+        x = b.input("xs", np.float32, [T, B, H])
+        b.output(b.op("Scan", x, out="ys", num_scan_inputs=1, body=body), np.float32, [T, B, H])
+        self.refused(b, "its graph 'step' holds tensor 'w' of 36 floats, which could not be trained")
+
+    def test_branch_that_is_not_taken(self):
+        then, other = builder("then"), builder("other")
+        then.output(then.op("Neg", "x", out="minus"), np.float32, [H])
+        other.output(other.op("Det", "x", out="det"), np.float32, [H])
+        b = onnxbuild.Builder()
+        b.input("x", np.float32, [H])
+        yes = b.constant(True, np.bool_)
+        b.output(b.op("If", yes, out="y", then_branch=then, else_branch=other), np.float32, [H])
+        x = np.arange(H, dtype=np.float32)
+        np.testing.assert_array_equal(self.infer(b, "y", x=x)[0], -x)
 
     def test_refusal_inside(self):
         """An operator that is not supported is named also if it is in a body."""

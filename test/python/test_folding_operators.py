@@ -10,6 +10,8 @@ from support import CLEAVE
 # Operators without a generator: the reason, and the test that covers them.
 ELSEWHERE = {
     "Attention": "masks, heads and layouts of its own: test_attention, against NumPy",
+    **dict.fromkeys(["GRU", "LSTM", "RNN"], "states, directions and gates: test_recurrent, against NumPy"),
+    **dict.fromkeys(["If", "Loop", "Scan"], "graphs as attributes: test_control_flow, against NumPy"),
     "MoE": "routers and experts: test_import_experts, against a loop over the experts",
     "ScatterElements": "only at the indices of a TopK that depends on data: test_topk",
 }

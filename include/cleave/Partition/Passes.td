@@ -222,7 +222,7 @@ def DistVerifyVariancePass : Pass<"dist-verify-variance", "::mlir::ModuleOp"> {
     operand must be masked, too, if it is known to be padded. If this is not known, its elements are
     assumed to be finite, so that their products with the zeros of the mask are zero.
 
-    The pass does not change the program. With the first dimension of %x split:
+    Before and After are the same program. With the first dimension of %x split:
     ```mlir
     // Error: exp of partial sums.
     %0 = nn.reduce sum %x dims = [0] : tensor<2x6xf32> -> tensor<6xf32>

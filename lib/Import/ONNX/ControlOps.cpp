@@ -150,6 +150,19 @@ Expected<SmallVector<Value>> valuesOf(Node &node, size_t first, size_t count) {
 // Loop
 //===----------------------------------------------------------------------===//
 
+/// More iterations are taken for a mistake, such as the largest integer in a
+/// loop that is meant to end by its condition.
+constexpr int64_t kMaxTrips = int64_t(1) << 24;
+
+/// Returns whether a node of the graph reads a value.
+bool reads(const Subgraph &graph, const std::string &value) {
+  bool found = llvm::is_contained(graph.outputs, value);
+  forEachNode(graph.nodes, [&](const FlatNode &node) {
+    found |= llvm::is_contained(node.proto->input(), value);
+  });
+  return found;
+}
+
 Error lowerLoop(Node &node) {
   const Subgraph *body = node.subgraph("body");
   if (!body)
@@ -170,9 +183,10 @@ Error lowerLoop(Node &node) {
                               "expected one that is known once dimensions are "
                               "bound")
                       : Twine("it has no trip count, expected a known one"));
-  if (*trips < 1)
-    return reason("its trip count is " + Twine(*trips) +
-                  ", expected at least 1");
+  if (*trips < 1 || *trips > kMaxTrips)
+    return reason(
+        "its trip count is " + Twine(*trips) + ", expected " +
+        (*trips < 1 ? Twine("at least 1") : "at most " + Twine(kMaxTrips)));
   if (node.has(1) && node.input(1).splatInt() != 1)
     return reason("its condition is computed when the model runs or is false, "
                   "expected one that is known to be true");
@@ -180,10 +194,12 @@ Error lowerLoop(Node &node) {
   CLEAVE_TRY(inits, valuesOf(node, 2, carried));
   spec.inits = inits;
   auto counted = RankedTensorType::get({*trips}, node.builder.getI64Type());
-  spec.slices = {nn::IotaOp::create(node.builder, node.loc, counted, 0)};
+  if (reads(*body, body->inputs[0]))
+    spec.slices = {nn::IotaOp::create(node.builder, node.loc, counted, 0)};
   spec.arguments = [](ArrayRef<Value> carried, ArrayRef<Value> slices) {
     SmallVector<Operand> arguments = {
-        Operand(slices[0]), Operand(HostTensor::splat(Element::Bool, {}, 1))};
+        slices.empty() ? Operand() : Operand(slices[0]),
+        Operand(HostTensor::splat(Element::Bool, {}, 1))};
     arguments.append(carried.begin(), carried.end());
     return arguments;
   };

@@ -105,9 +105,13 @@ Location placeOfCheck(Node &node, Value where) {
 /// input, which the host checks.
 Value insideTable(Node &node, Value where, int64_t size) {
   OpBuilder &b = node.builder;
-  if (isInput(where, /*parts=*/false))
+  // The host checks inputs that the function itself reads, not those that a
+  // loop's body reads.
+  bool isInLoop =
+      !isa_and_nonnull<func::FuncOp>(b.getInsertionBlock()->getParentOp());
+  if (!isInLoop && isInput(where, /*parts=*/false))
     return where;
-  if (isInput(where, /*parts=*/true))
+  if (!isInLoop && isInput(where, /*parts=*/true))
     return nn::CheckIndexOp::create(b, placeOfCheck(node, where), where, size);
   std::optional<IndexRange> range = rangeOf(where);
   if (!range || range->low < 0) {

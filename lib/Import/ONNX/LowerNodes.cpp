@@ -152,8 +152,8 @@ void Importer::lowerNode(const FlatNode &flat) {
         failed.insert(name);
   };
   const OnnxOp *entry = entryOf(flat);
-  if (!entry)
-    return fail(""); // already in the list
+  if (!entry) // of the main graph: already in the list
+    return fail(graphDepth ? whyUnknown(flat) : "");
   SmallVector<Operand> operands;
   for (const std::string &name : flat.proto->input()) {
     std::string why;

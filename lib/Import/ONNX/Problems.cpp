@@ -149,7 +149,7 @@ static StringRef insteadOf(StringRef name) {
       .Default("");
 }
 
-static std::string whyUnknown(const FlatNode &node) {
+std::string whyUnknown(const FlatNode &node) {
   std::string name = spelledName(node);
   StringRef prefix = StringRef(name).drop_back(node.proto->op_type().size());
   if (llvm::none_of(onnxOps(), [&](const OnnxOp &op) {
@@ -187,9 +187,11 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
                   (names.size() > 3 ? ", ...)" : ")");
     problems.add(text + ": " + why.str());
   }
-  forEachNode(model.nodes(), [&](const FlatNode &node) {
+  // Nodes of subgraphs are reported when they are lowered: the branch of an If
+  // that is not taken may have any operators.
+  for (const FlatNode &node : model.nodes()) {
     if (!makesOneOf(node, needed) || entryOf(node))
-      return;
+      continue;
     // If the ONNX file needs an unsupported version of an operator set, this is
     // reported once, and not for each operator. Operators that are supported in
     // no version are still reported.
@@ -198,7 +200,7 @@ void addUnsupported(const Model &model, const std::set<std::string> &needed,
     });
     if (model.versionProblem().empty() || !isKnown)
       problems.add(node, whyUnknown(node));
-  });
+  }
 }
 
 } // namespace cleave::importer

@@ -66,6 +66,9 @@ bool makesOneOf(const FlatNode &node, const std::set<std::string> &values);
 /// supported.
 const OnnxOp *entryOf(const FlatNode &node);
 
+/// Returns the reason why an operator is not supported.
+std::string whyUnknown(const FlatNode &node);
+
 /// Adds to `problems` the unsupported operators of needed nodes, and an
 /// unsupported version of the operator set.
 void addUnsupported(const Model &model, const std::set<std::string> &needed,

@@ -108,7 +108,12 @@ Expected<Value> stepsWithin(Node &node, const Layer &layer) {
   OpBuilder &b = node.builder;
   auto type = cast<RankedTensorType>(value.getType());
   if (!lengths.host)
-    value = nn::CheckIndexOp::create(b, node.loc, value, layer.steps + 1);
+    value = nn::CheckIndexOp::create(
+        b,
+        NameLoc::get(b.getStringAttr("sequence lengths, which are indices "
+                                     "into the steps and their end"),
+                     node.loc),
+        value, layer.steps + 1);
   auto wide = type.clone({layer.steps, layer.samples});
   Value step = nn::IotaOp::create(b, node.loc, wide, 0);
   Value ends =

@@ -85,6 +85,15 @@ FunctionInliner::flatten(const ::onnx::GraphProto &graph, const FlatNode &owner,
     flat->inputs.push_back(define(input.name()));
   auto opsets = std::make_shared<const Opsets>(Opsets{{"", 13}});
   for (const ::onnx::TensorProto &tensor : graph.initializer()) {
+    int64_t count = 1;
+    for (int64_t size : tensor.dims())
+      count *= size;
+    if (count > 1 && isFloat(static_cast<Element>(tensor.data_type())))
+      return reason("node '" + owner.name + "' (" + owner.proto->op_type() +
+                    "): its graph '" + graph.name() + "' holds tensor '" +
+                    tensor.name() + "' of " + llvm::Twine(count) +
+                    " floats, which could not be trained; expected such "
+                    "tensors among the initializers of the main graph");
     auto node = constantOf(tensor, define(tensor.name()));
     const ::onnx::NodeProto &reference = *node;
     if (llvm::Error error = add(std::move(node), reference, tensor.name(),

@@ -359,6 +359,32 @@ bool neededWhole(ModuleOp module) {
   return any;
 }
 
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+/// Bug: a loop reads slices and stacks results in the opposite order.
+bool loopReversed(ModuleOp module) {
+  return forEach<nn::ScanOp>(module, [](nn::ScanOp op) {
+    op.setReverse(!op.getReverse());
+    return op.getTrips() > 1;
+  });
+}
+
+/// Bug: every iteration begins with the initial values.
+bool carryForgotten(ModuleOp module) {
+  return forEach<nn::ScanOp>(module, [](nn::ScanOp op) {
+    for (auto [init, argument] :
+         llvm::zip_equal(llvm::to_vector(op.getInits()),
+                         llvm::to_vector(op.getCarriedArguments()))) {
+      op.getCapturesMutable().append(init);
+      argument.replaceAllUsesWith(
+          op.getBody()->addArgument(init.getType(), init.getLoc()));
+    }
+    return !op.getInits().empty() && op.getTrips() > 1;
+  });
+}
+
 } // namespace
 
 ArrayRef<Bug> cleave::random::plantedBugs() {
@@ -414,6 +440,10 @@ ArrayRef<Bug> cleave::random::plantedBugs() {
       {"needed-whole",
        "a dimension that an operation needs whole is left split",
        "dist-plan-ops", neededWhole},
+      {"loop-reversed", "a loop runs from the last slice to the first",
+       "dist-partition", loopReversed},
+      {"carry-forgotten", "every iteration begins with the initial values",
+       "dist-partition", carryForgotten},
   };
   return bugs;
 }

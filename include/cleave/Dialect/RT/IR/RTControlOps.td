@@ -26,6 +26,7 @@ def RT_RepeatOp : RT_Command<"repeat", ["getReuse", "getScratchResult", "getFlop
     for the values inside of an iteration.
 
     ```mlir
+    func.func private @add(tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
     func.func private @body(%h: tensor<3xf32>, %x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) attributes {rt.body} {
       %0 = rt.launch @add(%h, %x) extent = 3 grain = 1 : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
       return %0, %0 : tensor<3xf32>, tensor<3xf32>
