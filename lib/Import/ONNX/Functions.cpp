@@ -131,7 +131,7 @@ llvm::Error FunctionInliner::add(std::unique_ptr<::onnx::NodeProto> owned,
     if (!owned)
       owned = std::make_unique<::onnx::NodeProto>(node);
     flat.proto = owned.get();
-    if (llvm::Error error = addSubgraphs(*owned, flat, nodes, depth))
+    if (llvm::Error error = addSubgraphs(*owned, flat, depth))
       return error;
   }
   nodes.push_back(std::move(flat));

@@ -40,10 +40,10 @@ private:
                   const std::shared_ptr<const Opsets> &opsets,
                   std::vector<FlatNode> &nodes, unsigned depth);
   llvm::Error addSubgraphs(::onnx::NodeProto &node, FlatNode &flat,
-                           std::vector<FlatNode> &nodes, unsigned depth);
+                           unsigned depth);
   llvm::Expected<std::shared_ptr<const Subgraph>>
   flatten(const ::onnx::GraphProto &graph, const FlatNode &owner,
-          std::vector<FlatNode> &nodes, unsigned depth);
+          unsigned depth);
   const Function *find(const ::onnx::NodeProto &node) const;
 
   const ::onnx::ModelProto &model;

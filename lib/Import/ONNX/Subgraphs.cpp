@@ -69,7 +69,7 @@ void renameFree(::onnx::GraphProto &graph,
 /// Initializers become Constant nodes.
 llvm::Expected<std::shared_ptr<const Subgraph>>
 FunctionInliner::flatten(const ::onnx::GraphProto &graph, const FlatNode &owner,
-                         std::vector<FlatNode> &nodes, unsigned depth) {
+                         unsigned depth) {
   auto flat = std::make_shared<Subgraph>();
   std::string prefix = owner.name.empty() ? owner.proto->op_type() : owner.name;
   prefix += "@" + std::to_string(graphs++) + "/";
@@ -123,9 +123,7 @@ FunctionInliner::flatten(const ::onnx::GraphProto &graph, const FlatNode &owner,
 }
 
 llvm::Error FunctionInliner::addSubgraphs(::onnx::NodeProto &node,
-                                          FlatNode &flat,
-                                          std::vector<FlatNode> &nodes,
-                                          unsigned depth) {
+                                          FlatNode &flat, unsigned depth) {
   if (depth > kMaxGraphDepth)
     return reason("node '" + flat.name + "' is in more than " +
                   llvm::Twine(kMaxGraphDepth) + " graphs");
@@ -135,7 +133,7 @@ llvm::Error FunctionInliner::addSubgraphs(::onnx::NodeProto &node,
       *kept.Add() = attribute;
       continue;
     }
-    auto graph = flatten(attribute.g(), flat, nodes, depth);
+    auto graph = flatten(attribute.g(), flat, depth);
     if (!graph)
       return graph.takeError();
     flat.subgraphs[attribute.name()] = *graph;
