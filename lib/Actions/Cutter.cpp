@@ -9,6 +9,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -65,10 +66,21 @@ void Cutter::analyze(StringRef prefix) {
           entry != kept.end() && entry->second.first == int(part) &&
           entry->second.attrs.empty() && !isPersistent(roleOf(result.attrs)))
         entry->second.attrs = result.attrs;
+  // A parameter or an input may have a name such as r0, too.
+  llvm::StringSet<> taken;
+  for (auto &[value, entry] : kept)
+    taken.insert(nameOf(entry.attrs.getDictionary(context)));
+  for (const auto &list : results)
+    for (const ResultPort &result : list)
+      taken.insert(nameOf(result.attrs));
   unsigned residuals = 0;
   for (auto &[value, entry] : kept)
     if (entry.attrs.empty()) {
-      nn::setName(entry.attrs, context, prefix + Twine(residuals++));
+      std::string name;
+      do
+        name = (prefix + Twine(residuals++)).str();
+      while (taken.contains(name));
+      nn::setName(entry.attrs, context, name);
       nn::setRole(entry.attrs, context, Role::Residual);
     }
 }

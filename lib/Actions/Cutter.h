@@ -54,7 +54,7 @@ public:
 
   /// Fills `kept`, from the assignment of operations to parts and from
   /// `results`. Values without a name become residuals named PREFIX0, PREFIX1,
-  /// ...
+  /// ..., without the names that the function's arguments and results have.
   void analyze(llvm::StringRef prefix);
 
   /// Builds one function per part, with these names, and erases the original

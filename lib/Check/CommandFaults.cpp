@@ -28,6 +28,9 @@ bool reads(const Program &program, const Command &command,
         return range.contains(operand.buffer);
       });
   });
+  if (auto *repeat = std::get_if<Repeat>(&command.op))
+    for (const Command &inner : program.actions[repeat->action].commands)
+      found |= reads(program, inner, ranges);
   return found;
 }
 

@@ -83,10 +83,7 @@ public:
   const std::vector<BufferRef> &refsOf(const Call &call) {
     auto [entry, isNew] = refs.try_emplace(call.action);
     if (isNew)
-      for (Command &command : program.actions[call.action].commands)
-        for (BufferRef *ref : addressesOf(command))
-          if (ref->present())
-            entry->second.push_back(*ref);
+      addRefs(call.action, entry->second);
     return entry->second;
   }
 
@@ -111,6 +108,17 @@ public:
   }
 
 private:
+  /// Adds the memory references of an action and of the loops in it.
+  void addRefs(uint32_t action, std::vector<BufferRef> &all) {
+    for (Command &command : program.actions[action].commands) {
+      for (BufferRef *ref : addressesOf(command))
+        if (ref->present())
+          all.push_back(*ref);
+      if (auto *repeat = std::get_if<Repeat>(&command.op))
+        addRefs(repeat->action, all);
+    }
+  }
+
   Program &program;
   std::map<uint32_t, std::vector<BufferRef>> refs;
 };

@@ -10,6 +10,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <functional>
 
 using namespace cleave;
 using mlir::failed;
@@ -42,17 +43,21 @@ static Step stepOf(const program::Program &program, int64_t microbatches,
         host.push_back({&action, 1});
   Step step;
   std::map<const program::Action *, size_t> called;
-  for (auto [action, times] : host) {
-    step.push_back({action, times});
-    for (const program::Command &command : action->commands)
-      if (auto *call = std::get_if<program::Call>(&command.op)) {
-        const program::Action *inner = &program.actions[call->action];
-        auto [entry, isNew] = called.try_emplace(inner, step.size());
+  // Adds an action, those that it calls, and the bodies of its loops.
+  std::function<void(const program::Action &, int64_t)> add =
+      [&](const program::Action &action, int64_t times) {
+        auto [entry, isNew] = called.try_emplace(&action, step.size());
         if (isNew)
-          step.push_back({inner, 0});
+          step.push_back({&action, 0});
         step[entry->second].second += times;
-      }
-  }
+        for (const program::Command &command : action.commands)
+          if (auto *call = std::get_if<program::Call>(&command.op))
+            add(program.actions[call->action], times);
+          else if (auto *repeat = std::get_if<program::Repeat>(&command.op))
+            add(program.actions[repeat->action], times * repeat->trips);
+      };
+  for (auto [action, times] : host)
+    add(*action, times);
   return step;
 }
 
@@ -281,7 +286,9 @@ FailureOr<Explanation> cleave::explain(const program::Program &program,
     int64_t &attention = attentionFlops.emplace_back(0);
     for (auto [action, times] : steps.back())
       for (const program::Command &command : action->commands) {
-        sum += times * command.flops;
+        // A loop has the FLOPs of its body, which is an entry of its own.
+        if (!std::holds_alternative<program::Repeat>(command.op))
+          sum += times * command.flops;
         if (std::holds_alternative<program::Attention>(command.op))
           attention += times * command.flops;
         if (auto *launch = std::get_if<program::Launch>(&command.op))

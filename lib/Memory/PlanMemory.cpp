@@ -21,6 +21,7 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     ModuleOp module = getOperation();
     Builder b(module);
     SmallVector<Attribute> planned;
+    bodies.clear();
     for (int64_t stage : stagesOf(module)) {
       arenas.assign(rt::kSlotArena, 0);
       slots.clear();
@@ -44,6 +45,9 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
   /// `slots` has the text of the attribute for each of these arenas.
   SmallVector<int64_t> arenas;
   SmallVector<StringRef> slots;
+
+  /// The bodies of the loops that have been planned.
+  llvm::DenseSet<Operation *> bodies;
 
   int64_t arenaOf(const BoundaryBuffer &buffer) {
     StringRef slot = buffer.slot();
@@ -174,6 +178,12 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
     std::vector<LoopPlan> loops;
     for (auto repeat : SmallVector<rt::RepeatOp>(func.getOps<rt::RepeatOp>())) {
       auto body = cast<func::FuncOp>(repeat.lookupBody().getOperation());
+      if (!bodies.insert(body).second)
+        return repeat.emitOpError("runs ")
+               << repeat.getBodyAttr()
+               << ", which another command runs too; expected a body of its "
+                  "own, whose values have addresses in the memory of one "
+                  "command";
       FailureOr<std::vector<LoopPlan>> inner = planLoops(body);
       FailureOr<BoundaryTable> table = BoundaryTable::ofBody(body);
       if (failed(inner) || failed(table))

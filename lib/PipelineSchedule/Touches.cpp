@@ -37,10 +37,18 @@ private:
   void add(const BufferRef &ref, Access access, int64_t bytes) {
     if (!ref.present() || bytes <= 0)
       return;
-    int64_t begin = ref.offset;
-    for (const AxisTerm &term : ref.terms)
-      begin += term.coef * (rank / stepOf(program, term.on) % term.on.size);
-    touches.push_back({ref.arena, begin, begin + bytes, access});
+    int64_t begin = ref.offset, end = begin + bytes;
+    for (const AxisTerm &term : ref.terms) {
+      int64_t low = 0, high = 0;
+      if (term.dependsOnTrip())
+        (term.coef < 0 ? low : high) = term.coef * (term.period() - 1);
+      else
+        low = high =
+            term.coef * (rank / stepOf(program, term.on) % term.on.size);
+      begin += low;
+      end += high;
+    }
+    touches.push_back({ref.arena, begin, end, access});
   }
 
   // Operands of kernels and library calls are strided, and their gaps may hold
@@ -58,6 +66,15 @@ private:
                                 : Access::Read,
             isWhole ? operand.spannedBytes() : 1);
     });
+  }
+
+  // All iterations of a loop: what each reads and writes are slices of tensors
+  // of which the loop reads or writes the whole.
+  void read(const Repeat &repeat) {
+    for (const Command &command : program.actions[repeat.action].commands) {
+      std::visit([&](const auto &op) { read(op); }, command.op);
+      add(command.when, Access::Read, conditionOf(command).spannedBytes());
+    }
   }
 
   void read(const Collective &collective) {

@@ -67,6 +67,12 @@ double CommandTimes::of(Operation *op) const {
     return secondsOf(collective);
   if (isa<rt::AliasOp, rt::ConditionOp, rt::WaitOp>(op))
     return 0;
+  if (auto repeat = dyn_cast<rt::RepeatOp>(op)) {
+    double trip = 0;
+    for (Operation &inner : repeat.lookupBody()->getRegion(0).front())
+      trip += of(&inner);
+    return double(repeat.getTrips()) * trip;
+  }
   auto command = dyn_cast<rt::CommandOpInterface>(op);
   if (!command)
     return 0;

@@ -248,6 +248,10 @@ static int64_t differentTrips(const Program &program, const Command &command,
   return std::min(count, trips);
 }
 
+// Each prepared call takes a few hundred bytes of memory, so this many take a
+// few GiB.
+constexpr int64_t kMaxCallsInLoops = int64_t(1) << 23;
+
 Rank::Run Rank::prepareRepeat(const Repeat &repeat, Endpoint &endpoint) {
   const Action &body = data.actions[repeat.action];
   auto depth = static_cast<int32_t>(trips.size());
@@ -256,6 +260,12 @@ Rank::Run Rank::prepareRepeat(const Repeat &repeat, Endpoint &endpoint) {
   std::vector<std::vector<Run>> runs;
   for (size_t i = 0; i < body.commands.size(); ++i) {
     int64_t count = differentTrips(data, body.commands[i], depth, repeat.trips);
+    if (count > kMaxCallsInLoops - callsInLoops)
+      bad("the loops of rank " + std::to_string(rank) + " need more than " +
+          std::to_string(kMaxCallsInLoops) + " prepared calls: those of \"" +
+          body.name + "\" have " + std::to_string(repeat.trips) +
+          " iterations; use shorter sequences, or fewer nested loops");
+    callsInLoops += count;
     std::vector<Run> &all = runs.emplace_back();
     for (int64_t trip = 0; trip < count; ++trip) {
       trips.push_back(trip);

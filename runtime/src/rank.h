@@ -154,6 +154,7 @@ private:
   // iteration for which it is prepared. The outermost loop comes first.
   std::vector<int64_t> trips;
   std::vector<std::unique_ptr<PreparedAction>> bodies; // of loops
+  int64_t callsInLoops = 0; // prepared calls of their commands
   std::vector<std::unique_ptr<Operation>> operations;
   // The workspace of library commands whose own workspace was not planned. One
   // buffer serves all of them, because they run one after the other.

@@ -134,3 +134,21 @@ func.func @loss_grad(%w: tensor<4xf32> {nn.name = "w", nn.role = #nn.role<parame
   %dw = arith.mulf %dy, %kept {nn.when = 0 : i64} : tensor<4xf32>
   return %out, %dx, %dw : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// A residual does not get the name of a parameter.
+// CHECK-LABEL: func.func @F
+// CHECK-SAME: nn.name = "r0", nn.role = #nn.role<parameter>}
+// CHECK-SAME: nn.name = "r1", nn.role = #nn.role<residual>, pipe.slot = #pipe.slot<"F:W">}
+func.func @loss_grad(%w: tensor<4xf32> {nn.name = "r0", nn.role = #nn.role<parameter>},
+                     %x: tensor<4xf32> {nn.name = "cut.0.0", nn.role = #nn.role<activation>},
+                     %dy: tensor<4xf32> {nn.name = "cut.1.0.grad", nn.role = #nn.role<cotangent>})
+    -> (tensor<4xf32> {nn.name = "cut.1.0", nn.role = #nn.role<activation>},
+        tensor<4xf32> {nn.name = "r0", nn.role = #nn.role<gradient>}) {
+  %twice = arith.addf %x, %x : tensor<4xf32>
+  %kept = nn.save %twice : tensor<4xf32>
+  %y = arith.mulf %twice, %w : tensor<4xf32>
+  %dw = arith.mulf %dy, %kept : tensor<4xf32>
+  return %y, %dw : tensor<4xf32>, tensor<4xf32>
+}

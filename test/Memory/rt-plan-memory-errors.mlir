@@ -30,3 +30,16 @@ func.func @twice(%x: tensor<8xf32> {nn.name = "x", nn.role = #nn.role<input>})
     -> (tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}, tensor<8xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
   return %x, %x : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+func.func private @body(%h: tensor<3xf32> {nn.name = "0", nn.role = #nn.role<input>})
+    -> (tensor<3xf32> {nn.name = "0", nn.role = #nn.role<output>}) attributes {rt.body} {
+  return %h : tensor<3xf32>
+}
+func.func @two_loops(%h: tensor<2x3xf32> {nn.name = "h", nn.role = #nn.role<input>}) -> (tensor<2x3xf32> {nn.name = "y", nn.role = #nn.role<output>}) {
+  %0 = rt.repeat @body trips = 4 pairs(%h) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  // expected-error @below {{runs @body, which another command runs too}}
+  %1 = rt.repeat @body trips = 4 pairs(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %1 : tensor<2x3xf32>
+}

@@ -1,5 +1,6 @@
 """Scan, Loop and If: values against NumPy, sharding, and what is refused."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -123,6 +124,11 @@ class ControlFlow(unittest.TestCase):
             with self.subTest(mesh=mesh):
                 support.succeed(CLEAVE, "check", path, *(f"--set={key}" for key in mesh), "--set=dims.batch=5",
                                 "--set=train.loss=mse", "--set=data.labels=t")
+        said = json.loads(support.succeed(CLEAVE, "explain", path, "--json", "--set=dims.batch=5",
+                                          "--set=train.loss=mse", "--set=data.labels=t"))
+        calls = [kernel["calls"] for kernel in said["kernels"]]
+        self.assertIn(T, calls)  # what an iteration runs
+        self.assertGreater(min(calls), 0)
 
     def test_loop(self):
         """f = f + table[i] * (i + 1), and the sums are stacked."""

@@ -12,12 +12,12 @@
 // the loop would contain a collective.
 
 #include "Model.h"
+#include "ScanParts.h"
 
 #include "cleave/Interfaces/BlockVJP.h"
 #include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 #include <functional>
@@ -28,79 +28,6 @@ using namespace cleave::derivative;
 
 namespace {
 
-/// The operands and results of a scan while its region is being built.
-struct ScanParts {
-  explicit ScanParts(int64_t trips) : trips(trips) {}
-
-  /// Returns a builder at the end of `block`, which is not part of a region
-  /// yet.
-  OpBuilder builder(MLIRContext *context) {
-    OpBuilder b(context);
-    b.setInsertionPointToEnd(&block);
-    return b;
-  }
-
-  /// Each of these functions adds an operand of the scan (to `inits`, `slices`
-  /// or `captures`) and an argument of the region, and returns the argument.
-  BlockArgument carry(Value init) {
-    inits.push_back(init);
-    return carried.emplace_back(
-        block.addArgument(init.getType(), init.getLoc()));
-  }
-  BlockArgument slice(Value whole) {
-    slices.push_back(whole);
-    auto type = cast<RankedTensorType>(whole.getType());
-    return sliced.emplace_back(
-        block.addArgument(RankedTensorType::get(type.getShape().drop_front(),
-                                                type.getElementType()),
-                          whole.getLoc()));
-  }
-  BlockArgument capture(Value value) {
-    captures.push_back(value);
-    return captured.emplace_back(
-        block.addArgument(value.getType(), value.getLoc()));
-  }
-
-  /// Creates the scan. It gets the operations of `block` without those that
-  /// nothing reads, and only the slices and captures that are read.
-  nn::ScanOp create(OpBuilder &b, Location loc, ArrayRef<Value> next,
-                    ArrayRef<Value> stacked, bool reverse) {
-    SmallVector<Value> yielded(next);
-    llvm::append_range(yielded, stacked);
-    OpBuilder inner = builder(b.getContext());
-    nn::YieldOp::create(inner, loc, yielded);
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
-    dropUnread(slices, sliced);
-    dropUnread(captures, captured);
-    auto scan = nn::ScanOp::create(b, loc, trips, inits, slices, captures,
-                                   TypeRange(ValueRange(stacked)), reverse);
-    for (auto [from, to] : {std::pair(&carried, scan.getCarriedArguments()),
-                            std::pair(&sliced, scan.getSliceArguments()),
-                            std::pair(&captured, scan.getCaptureArguments())})
-      for (auto [before, after] : llvm::zip_equal(*from, to))
-        before.replaceAllUsesWith(after);
-    Block *body = scan.getBody();
-    body->getOperations().splice(body->end(), block.getOperations());
-    return scan;
-  }
-
-  static void dropUnread(SmallVector<Value> &operands,
-                         SmallVector<BlockArgument> &arguments) {
-    for (size_t index = arguments.size(); index-- > 0;)
-      if (arguments[index].use_empty()) {
-        operands.erase(operands.begin() + index);
-        arguments.erase(arguments.begin() + index);
-      }
-  }
-
-  int64_t trips;
-  Block block;
-  SmallVector<Value> inits, slices, captures;
-  SmallVector<BlockArgument> carried, sliced, captured;
-};
-
 /// Builds the region of the backward scan (one backward iteration), and
 /// collects the values of the forward iteration that it reads.
 class TripVJP : public BlockVJP {
@@ -110,9 +37,18 @@ public:
         parts(parts) {}
 
   /// The values of the forward iteration that become stacked results of the
-  /// forward scan. Each is mapped to the argument of the backward iteration by
-  /// which it is read.
-  llvm::MapVector<Value, BlockArgument> saved;
+  /// forward scan, each with the argument of the backward iteration by which it
+  /// is read.
+  SmallVector<std::pair<Value, BlockArgument>> saved;
+
+  /// A loop inside of the iteration is replaced by one that also stacks what
+  /// its own derivative reads.
+  void replaceForward(Operation *op, ValueRange values) override {
+    BlockVJP::replaceForward(op, values);
+    for (auto &[value, argument] : saved)
+      if (value.getDefiningOp() == op)
+        value = values[cast<OpResult>(value).getResultNumber()];
+  }
 
 protected:
   Value readConstant(Value constant) override {
@@ -136,7 +72,7 @@ private:
   Value stack(Value value) {
     BlockArgument argument =
         parts.block.addArgument(value.getType(), value.getLoc());
-    saved[value] = argument;
+    saved.push_back({value, argument});
     return argument;
   }
 
@@ -240,6 +176,7 @@ private:
   /// Replaces the forward scan by one that also stacks those values which the
   /// backward iterations read and which it did not stack before.
   void saveResiduals() {
+    trip.eraseReplaced();
     if (trip.saved.empty())
       return;
     SmallVector<Value> yielded(scan.getYieldedStacked());
@@ -284,7 +221,7 @@ private:
     for (auto [index, argument] : llvm::enumerate(scan.getSliceArguments()))
       if (Value cotangent = trip.cotangentOf(argument);
           cotangent && c.wanted(first + index))
-        stackedIndices.push_back({first + unsigned(index), stack(cotangent)});
+        perTrip(first + index, cotangent);
     first += scan.getSlices().size();
     for (auto [index, argument] : llvm::enumerate(scan.getCaptureArguments()))
       if (Value cotangent = trip.cotangentOf(argument);
@@ -305,20 +242,46 @@ private:
     return at - stacked.begin();
   }
 
+  /// Adds the cotangent of the sliced operand `index`, of which each iteration
+  /// computes one slice. Terms that are products or sums over dimensions are
+  /// computed for all iterations at once after the loop if that is possible,
+  /// for the reason that the head of this file gives for captured operands.
+  void perTrip(unsigned index, Value cotangent) {
+    Value inside;
+    OpBuilder &b = trip.builder();
+    for (Value term : termsOf(cotangent))
+      if (AfterLoop all = afterLoop(term, /*sum=*/false))
+        sums.push_back({index, std::move(all)});
+      else
+        inside =
+            inside ? arith::AddFOp::create(b, c.loc(), inside, term) : term;
+    if (inside)
+      stackedIndices.push_back({index, stack(inside)});
+  }
+
+  /// Returns the terms of a sum.
+  static SmallVector<Value> termsOf(Value sum) {
+    SmallVector<Value> todo = {sum}, terms;
+    while (!todo.empty()) {
+      Value term = todo.pop_back_val();
+      if (auto add = term.getDefiningOp<arith::AddFOp>())
+        todo.append({add.getLhs(), add.getRhs()});
+      else
+        terms.push_back(term);
+    }
+    return terms;
+  }
+
   /// Sums the cotangent of the captured operand `index` over the iterations.
   /// Each term of the cotangent is summed after the loop if that is possible,
   /// and otherwise in a value that the backward scan carries.
   void sumOverTrips(unsigned index, Value cotangent) {
-    SmallVector<Value> terms = {cotangent}, inside;
-    while (!terms.empty()) {
-      Value term = terms.pop_back_val();
-      if (auto add = term.getDefiningOp<arith::AddFOp>())
-        terms.append({add.getLhs(), add.getRhs()});
-      else if (AfterLoop sum = sumAfterLoop(term))
+    SmallVector<Value> inside;
+    for (Value term : termsOf(cotangent))
+      if (AfterLoop sum = afterLoop(term, /*sum=*/true))
         sums.push_back({index, std::move(sum)});
       else
         inside.push_back(term);
-    }
     if (inside.empty())
       return;
     OpBuilder &b = trip.builder();
@@ -330,8 +293,9 @@ private:
   }
 
   /// A function that emits, after the backward scan, one term of the cotangent
-  /// of a captured operand. The term is computed from the results of the scan,
-  /// and summed over all iterations.
+  /// of an operand, from the results of the scan: the sum of the term over all
+  /// iterations for a captured operand, and the tensor of the terms of all
+  /// iterations for a sliced one.
   using AfterLoop = std::function<Value(nn::ScanOp backward)>;
 
   /// A value of the backward iterations as it can be read after the loop. If it
@@ -358,15 +322,16 @@ private:
     return {{}, stack(value), true};
   }
 
-  /// Returns a function that computes the sum of `term` over the iterations
-  /// after the loop; null if the sum must be computed in the loop.
-  AfterLoop sumAfterLoop(Value term) {
+  /// Returns a function that computes after the loop, for all iterations at
+  /// once, the sum of `term` over the iterations (`sum`), or the tensor of the
+  /// terms. Null if the term must be computed in the loop.
+  AfterLoop afterLoop(Value term, bool sum) {
     Operation *op = term.getDefiningOp();
     if (isa_and_nonnull<nn::ReshapeOp, nn::TransposeOp>(op)) {
-      AfterLoop inner = sumAfterLoop(op->getOperand(0));
+      AfterLoop inner = afterLoop(op->getOperand(0), sum);
       if (!inner)
         return {};
-      return [this, inner, make = rebuild(op)](nn::ScanOp backward) {
+      return [this, inner, make = rebuild(op, sum)](nn::ScanOp backward) {
         return make(c.builder(), inner(backward));
       };
     }
@@ -375,7 +340,9 @@ private:
       OverTrips input = overTrips(reduce.getInput());
       if (!input.varies)
         return {};
-      SmallVector<int64_t> dims = {0};
+      SmallVector<int64_t> dims;
+      if (sum)
+        dims.push_back(0);
       for (int64_t dim : reduce.getDims())
         dims.push_back(dim + 1);
       return [this, input, dims](nn::ScanOp backward) -> Value {
@@ -384,48 +351,61 @@ private:
       };
     }
     if (auto einsum = dyn_cast_or_null<nn::EinsumOp>(op))
-      return sumEinsumAfterLoop(einsum);
+      return einsumAfterLoop(einsum, sum);
     return {};
   }
 
-  /// Returns a function that creates a reshape or transpose like `op`.
-  std::function<Value(OpBuilder &, Value)> rebuild(Operation *op) {
-    if (auto transpose = dyn_cast<nn::TransposeOp>(op))
-      return [this,
-              permutation = SmallVector<int64_t>(transpose.getPermutation())](
-                 OpBuilder &b, Value value) -> Value {
+  /// Returns a function that creates a reshape or transpose like `op`, for the
+  /// sum of all iterations (`sum`) or for a tensor whose dimension 0 has one
+  /// index for each iteration.
+  std::function<Value(OpBuilder &, Value)> rebuild(Operation *op, bool sum) {
+    if (auto transpose = dyn_cast<nn::TransposeOp>(op)) {
+      SmallVector<int64_t> permutation;
+      if (!sum)
+        permutation.push_back(0);
+      for (int64_t dim : transpose.getPermutation())
+        permutation.push_back(sum ? dim : dim + 1);
+      return [this, permutation](OpBuilder &b, Value value) -> Value {
         return nn::TransposeOp::create(b, c.loc(), value, permutation);
       };
-    return [this, type = op->getResult(0).getType()](OpBuilder &b,
-                                                     Value value) -> Value {
+    }
+    Type type = op->getResult(0).getType();
+    if (!sum)
+      type = scan.stackedType(type);
+    return [this, type](OpBuilder &b, Value value) -> Value {
       return nn::ReshapeOp::create(b, c.loc(), type, value);
     };
   }
 
-  AfterLoop sumEinsumAfterLoop(nn::EinsumOp einsum) {
+  AfterLoop einsumAfterLoop(nn::EinsumOp einsum, bool sum) {
     nn::EinsumOp::Labels labels = einsum.getLabels();
     std::string all = labels.lhs + labels.rhs;
-    char over = 0; // a letter for the iterations
+    std::string over; // a letter for the iterations
     for (char letter : StringRef("tTzyxwvuZYXWVUabcdefghijklmnopqrs"))
-      if (!over && all.find(letter) == std::string::npos)
+      if (over.empty() && all.find(letter) == std::string::npos)
         over = letter;
-    if (!over)
+    if (over.empty())
       return {};
     OverTrips lhs = overTrips(einsum.getLhs()),
               rhs = overTrips(einsum.getRhs());
     if (!lhs.varies && !rhs.varies)
       return {};
-    // If one operand is the same in all iterations, the other operand is summed
-    // over the iterations first.
-    bool both = lhs.varies && rhs.varies;
-    std::string prefix = both ? std::string(1, over) : "";
-    std::string equation =
-        prefix + labels.lhs + "," + prefix + labels.rhs + "->" + labels.result;
-    return [this, lhs, rhs, both, equation,
-            type = einsum.getType()](nn::ScanOp backward) -> Value {
+    // If one operand is the same in all iterations, a sum over the iterations
+    // is that of the other operand.
+    bool sumFirst = sum && !(lhs.varies && rhs.varies);
+    auto lettersOf = [&](const OverTrips &operand, const std::string &letters) {
+      return operand.varies && !sumFirst ? over + letters : letters;
+    };
+    std::string equation = lettersOf(lhs, labels.lhs) + "," +
+                           lettersOf(rhs, labels.rhs) + "->" +
+                           (sum ? labels.result : over + labels.result);
+    Type type =
+        sum ? Type(einsum.getType()) : scan.stackedType(einsum.getType());
+    return [this, lhs, rhs, sumFirst, equation,
+            type](nn::ScanOp backward) -> Value {
       auto read = [&](const OverTrips &operand) -> Value {
         Value value = operand.in(backward);
-        if (both || !operand.varies)
+        if (!sumFirst || !operand.varies)
           return value;
         return nn::ReduceOp::create(c.builder(), c.loc(), nn::Combiner::Sum,
                                     value, ArrayRef<int64_t>{0});

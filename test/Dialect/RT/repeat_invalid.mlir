@@ -113,3 +113,13 @@ func.func @scratch(%pair: tensor<2x3xf32>) {
 
 // expected-error @below {{#rt.address depends on trips of depth -1 with period 0; expected a depth that is not negative and a positive period}}
 #address = #rt.address<1, 64, trips = [-1, 0, 8]>
+
+// -----
+
+// RP5
+func.func private @body(%h: tensor<3xf32>) -> tensor<3xf32> attributes {rt.body} {
+  %0 = rt.copy %h [0, 1] to [3, 1] shape = [3] : (tensor<3xf32>) -> tensor<2x3xf32>
+  // expected-error @below {{is run by its own body @body}}
+  %1 = rt.repeat @body trips = 4 pairs(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %h : tensor<3xf32>
+}

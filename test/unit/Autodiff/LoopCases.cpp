@@ -2,7 +2,7 @@
 
 #include "DerivativeCase.h"
 
-std::vector<cleave::Case> cleave::loopCases() {
+static std::vector<cleave::Case> recurrentCases() {
   return {
       // A recurrent layer: a [iterations, samples, features] is the input, b
       // the initial hidden state, c the recurrent matrix, d a bias.
@@ -43,6 +43,11 @@ std::vector<cleave::Case> cleave::loopCases() {
           %7 = arith.addf %0, %6 : tensor<4xf64>
           nn.yield %7, %7 : tensor<4xf64>, tensor<4xf64>
         })"},
+  };
+}
+
+static std::vector<cleave::Case> otherCases() {
+  return {
       // Three carried values. One depends on a parameter only from the second
       // iteration on, and one is an integer that counts the iterations.
       {"scan_carries", {"3x2", "2"}, "2", R"(
@@ -61,6 +66,24 @@ std::vector<cleave::Case> cleave::loopCases() {
           %3 = arith.mulf %2, %all : tensor<2xf64>
           nn.yield %1, %3, %next : tensor<2xf64>, tensor<2xf64>, tensor<i64>
         })"},
+      // Sliced weights and biases: their cotangents are computed after the
+      // loop, through a transpose and a reshape.
+      {"scan_layers", {"3x2x3", "2x2", "3x6", "2"}, "2x2", R"(
+        %y = nn.scan trips = 3 reverse carries(%h = %b : tensor<2x2xf64>)
+            slices(%row = %a : tensor<3x2x3xf64>, %flat = %c : tensor<3x6xf64>)
+            captures(%v = %d : tensor<2xf64>) -> tensor<2x2xf64> {
+          %m = nn.reshape %flat : tensor<6xf64> -> tensor<3x2xf64>
+          %t = nn.transpose %row [1, 0] : tensor<2x3xf64> -> tensor<3x2xf64>
+          %0 = nn.einsum "bi,ki->bk" %h, %t : tensor<2x2xf64>, tensor<3x2xf64> -> tensor<2x3xf64>
+          %1 = math.sin %0 : tensor<2x3xf64>
+          %2 = nn.einsum "bk,ki->bi" %1, %m : tensor<2x3xf64>, tensor<3x2xf64> -> tensor<2x2xf64>
+          %3 = nn.slice %m [0, 0] [1, 2] [1, 1] : tensor<3x2xf64> -> tensor<1x2xf64>
+          %4 = nn.reshape %3 : tensor<1x2xf64> -> tensor<2xf64>
+          %5 = arith.mulf %4, %v : tensor<2xf64>
+          %6 = nn.broadcast %5 dims = [1] : tensor<2xf64> -> tensor<2x2xf64>
+          %7 = arith.addf %2, %6 : tensor<2x2xf64>
+          nn.yield %7 : tensor<2x2xf64>
+        })"},
       // A loop inside of a loop.
       {"scan_nested", {"2x3x2", "2", "2"}, "2x2", R"(
         %last, %y = nn.scan trips = 2 carries(%h = %b : tensor<2xf64>) slices(%rows = %a : tensor<2x3x2xf64>)
@@ -75,4 +98,11 @@ std::vector<cleave::Case> cleave::loopCases() {
           nn.yield %0, %0 : tensor<2xf64>, tensor<2xf64>
         })"},
   };
+}
+
+std::vector<cleave::Case> cleave::loopCases() {
+  std::vector<Case> cases = recurrentCases();
+  for (Case &each : otherCases())
+    cases.push_back(std::move(each));
+  return cases;
 }

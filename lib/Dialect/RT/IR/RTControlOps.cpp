@@ -4,6 +4,7 @@
 #include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -42,6 +43,26 @@ LogicalResult RepeatOp::verify() {
   return success();
 }
 
+/// Returns whether `body` is `function`, or runs it by its own rt.repeat
+/// commands.
+static bool runs(FunctionOpInterface body, FunctionOpInterface function,
+                 SymbolTableCollection &symbols) {
+  SmallVector<Operation *> todo = {body};
+  llvm::SmallPtrSet<Operation *, 4> seen = {body};
+  while (!todo.empty()) {
+    Operation *next = todo.pop_back_val();
+    if (next == function)
+      return true;
+    next->walk([&](RepeatOp repeat) {
+      Operation *inner =
+          symbols.lookupNearestSymbolFrom(repeat, repeat.getBodyAttr());
+      if (inner && seen.insert(inner).second)
+        todo.push_back(inner);
+    });
+  }
+  return false;
+}
+
 LogicalResult RepeatOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto body = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
       *this, getBodyAttr());
@@ -64,6 +85,8 @@ LogicalResult RepeatOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError("operands and results of a trip do not have the types "
                        "of ")
            << getBodyAttr();
+  if (runs(body, (*this)->getParentOfType<FunctionOpInterface>(), symbols))
+    return emitOpError("is run by its own body ") << getBodyAttr(); // (RP5)
   return success();
 }
 

@@ -59,6 +59,7 @@ def NN_ScanOp : NN_Op<"scan", [AttrSizedOperandSegments, IsolatedFromAbove, Recu
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
   let skipDefaultBuilders = 1;
   let builders = [
     // Creates a scan whose block has the arguments that the operands require,

@@ -43,6 +43,7 @@ def RT_RepeatOp : RT_Command<"repeat", ["getReuse", "getScratchResult", "getFlop
     - (RP3) `body` is a function with `rt.body`; without dimension 0 of pairs and slices,
       operands have the types of its arguments, and results those of its results.
     - (RP4) Scratch memory is a tensor of i8.
+    - (RP5) `body` does not run itself, neither directly nor by another `rt.repeat`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$body, Variadic<AnyRankedTensor>:$pairs, Variadic<AnyRankedTensor>:$slices,
                        Variadic<AnyRankedTensor>:$captures, ConfinedAttr<I64Attr, [IntPositive]>:$trips,
