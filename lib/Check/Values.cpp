@@ -4,6 +4,8 @@
 #include "cleave/Check/Values.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
+#include "cleave/Support/ValueUtils.h"
+#include "cleave/io/SplitMix.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MathExtras.h"
@@ -16,8 +18,7 @@ using namespace cleave::check;
 
 namespace {
 
-/// The random generator splitmix64 (Steele, Lea, Flood, 2014), which gives the
-/// same numbers on every machine.
+/// The random numbers of a tensor, by SplitMix64.
 class Random {
 public:
   Random(uint64_t seed, StringRef name, uint64_t a = 0, uint64_t b = 0)
@@ -32,10 +33,9 @@ public:
   }
 
   uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
+    uint64_t drawn = splitMix(state);
+    state += splitMixStep;
+    return drawn;
   }
   /// Returns a uniform number in (0, 1).
   double uniform() { return ((next() >> 11) + 0.5) * 0x1p-53; }
@@ -119,12 +119,9 @@ IndexUse check::indexUseOf(Value value, bool computed) {
     for (Operation *user : current.getUsers()) {
       if (auto gather = dyn_cast<nn::GatherOp>(user)) {
         if (gather.getIndices() == current)
-          bounded(cast<RankedTensorType>(gather.getTable().getType())
-                      .getDimSize(gather.getDim()));
+          bounded(typeOf(gather.getTable()).getDimSize(gather.getDim()));
       } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
-        bounded(cast<RankedTensorType>(loss.getLogits().getType())
-                    .getShape()
-                    .back());
+        bounded(typeOf(loss.getLogits()).getShape().back());
         use.ignored = loss.getIgnoreIndex();
       } else if (auto attention = dyn_cast<nn::AttentionOp>(user)) {
         use.isSegment |= attention.getQSegments() == current ||

@@ -28,10 +28,6 @@ namespace {
 constexpr std::string_view mark = "cleave bundle 1\n";
 constexpr const char *unpackedVariable = "CLEAVE_UNPACKED_BUNDLE";
 
-std::string_view bytesOf(const MappedFile &file) {
-  return {reinterpret_cast<const char *>(file.data()), file.size()};
-}
-
 [[noreturn]] void damaged(const std::string &path) {
   throw InputError(path + ": the program that it carries is damaged; compile "
                           "the model again");
@@ -39,13 +35,13 @@ std::string_view bytesOf(const MappedFile &file) {
 } // namespace
 
 bool carriesBundle(const std::string &path) {
-  return bytesOf(MappedFile(path)).ends_with(mark);
+  return MappedFile(path).text().ends_with(mark);
 }
 
 void writeBundle(const std::string &runner, const std::string &folder,
                  const std::vector<std::string> &others,
                  const std::string &output) {
-  std::string all(bytesOf(MappedFile(runner)));
+  std::string all(MappedFile(runner).text());
   std::vector<fs::path> files;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder))
     files.push_back(entry.path());
@@ -57,7 +53,7 @@ void writeBundle(const std::string &runner, const std::string &folder,
     table.push_back({{"name", path.filename().string()},
                      {"at", all.size()},
                      {"bytes", file.size()}});
-    all += bytesOf(file);
+    all += file.text();
   }
   std::string text = table.dump();
   uint64_t size = text.size();
@@ -76,7 +72,7 @@ void writeBundle(const std::string &runner, const std::string &folder,
 
 std::unique_ptr<UnpackedBundle> unpackBundle(const std::string &executable) {
   MappedFile file(executable);
-  std::string_view all = bytesOf(file);
+  std::string_view all = file.text();
   uint64_t size = 0;
   if (all.size() < mark.size() + sizeof(size) || !all.ends_with(mark))
     return nullptr;

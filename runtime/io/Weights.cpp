@@ -2,6 +2,7 @@
 #include "cleave/io/Weights.h"
 #include "cleave/io/Digest.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/SplitMix.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +13,6 @@
 namespace fs = std::filesystem;
 
 namespace cleave {
-
-static std::string_view bytesOf(const MappedFile &file) {
-  return {reinterpret_cast<const char *>(file.data()), file.size()};
-}
 
 void recordWeights(Manifest &manifest) {
   std::set<std::string> files;
@@ -33,7 +30,7 @@ void recordWeights(Manifest &manifest) {
       MappedFile file(path);
       manifest.weights.push_back({name, static_cast<int64_t>(file.size()),
                                   file.modifiedAt(),
-                                  digestOfPieces(bytesOf(file))});
+                                  digestOfPieces(file.text())});
     } catch (const Error &) {
       // The manifest leaves out a file that cannot be read now. The compiler
       // has warned about it, and it is an error only when the program runs.
@@ -51,7 +48,7 @@ static std::string changeOf(const ManifestWeights &was, const MappedFile &file,
            std::to_string(was.bytes) + " when the program was compiled";
   if (!verifies && file.modifiedAt() == was.modified)
     return "";
-  std::string digest = digestOfPieces(bytesOf(file));
+  std::string digest = digestOfPieces(file.text());
   return digest == was.hash
              ? ""
              : "has changed since the program was compiled (its digest is " +
@@ -97,17 +94,9 @@ ArrayView WeightFiles::view(const ManifestTensor &tensor) {
   return view;
 }
 
-/// The finalizer of SplitMix64: returns a well-mixed number for each counter.
-static uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 /// Returns a uniformly distributed number in (0, 1].
 static double uniform(uint64_t key, uint64_t counter) {
-  return ((mix(key ^ mix(counter)) >> 11) + 1) * 0x1p-53;
+  return ((splitMix(key ^ splitMix(counter)) >> 11) + 1) * 0x1p-53;
 }
 
 Array initialValue(const ManifestTensor &tensor, WeightFiles &files,
@@ -131,9 +120,9 @@ Array initialValue(const ManifestTensor &tensor, WeightFiles &files,
   const Initializer &init = tensor.init;
   if (init.kind == "zeros")
     return result;
-  uint64_t key = mix(seed);
+  uint64_t key = splitMix(seed);
   for (unsigned char c : tensor.name)
-    key = mix(key ^ c);
+    key = splitMix(key ^ c);
   Array drawn = makeArray("f64", tensor.shape);
   for (int64_t i = 0; i < count; ++i) {
     double value = init.a;

@@ -12,7 +12,7 @@ std::optional<double> readMetric(const Manifest &manifest,
       found = &executor.need(entry.buffer);
   if (!found && action == "update")
     for (const BufferInfo &buffer : executor.buffers())
-      if (buffer.role == "metric" &&
+      if (buffer.role == role::metric &&
           (buffer.name == "metric." + name || buffer.name == name))
         found = &buffer;
   if (!found)

@@ -32,7 +32,7 @@ std::string firstNonFiniteTensor(const Manifest &manifest,
   };
   auto ofGradients = [&]() -> std::string {
     for (const BufferInfo &buffer : executor.buffers())
-      if (buffer.role == "gradient")
+      if (buffer.role == role::gradient)
         if (std::string text =
                 search(buffer.name,
                        "gradient of '" +

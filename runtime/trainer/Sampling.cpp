@@ -1,18 +1,11 @@
 //===- Sampling.cpp - the order of samples --------------------------------===//
+#include "cleave/io/SplitMix.h"
 #include "cleave/trainer/Data.h"
 
 namespace cleave {
 
-/// SplitMix64's finalizer.
-static uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch)
-    : size(size), key(mix(mix(seed) ^ epoch)), halfBits(1) {
+    : size(size), key(splitMix(splitMix(seed) ^ epoch)), halfBits(1) {
   while (halfBits < 31 && (uint64_t(1) << (2 * halfBits)) < size)
     ++halfBits;
 }
@@ -26,7 +19,8 @@ uint64_t Permutation::at(uint64_t index) const {
   do {
     uint64_t left = index >> halfBits, right = index & mask;
     for (uint64_t round = 0; round < 4; ++round) {
-      uint64_t next = left ^ (mix(key ^ mix(right + (round << 32))) & mask);
+      uint64_t next =
+          left ^ (splitMix(key ^ splitMix(right + (round << 32))) & mask);
       left = right;
       right = next;
     }

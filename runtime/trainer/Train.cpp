@@ -52,8 +52,9 @@ public:
     if (manifest.accumulates && !executor.hasAction("zero"))
       for (const BufferInfo &buffer : executor.buffers())
         if (buffer.tie.empty() &&
-            (buffer.role == "gradient" || buffer.role == "accumulator" ||
-             buffer.role == "loss" || buffer.role == "weight"))
+            (buffer.role == role::gradient ||
+             buffer.role == role::accumulator || buffer.role == role::loss ||
+             buffer.role == role::weight))
           zeroed.push_back(buffer.name);
     validation.emplace(manifest, settings, options, data, executor, feeder);
   }

@@ -65,10 +65,6 @@ std::string shortList(const std::vector<std::string> &lines) {
   return text;
 }
 
-static StringRef textOf(const MappedFile &file) {
-  return {reinterpret_cast<const char *>(file.data()), file.size()};
-}
-
 /// Returns whether the text begins like MLIR. If so, the user has given an MLIR
 /// file whose name does not end in .mlir, where an ONNX file was expected.
 static bool looksLikeIr(StringRef text) {
@@ -111,12 +107,12 @@ LogicalResult Model::parse(MLIRContext &context) {
     return emitError(loc) << "cannot be read: " << why;
   if (bytes->size() == 0)
     return emitError(loc) << "is empty, expected an ONNX model";
-  if (looksLikeIr(textOf(*bytes)))
+  if (looksLikeIr(bytes->text()))
     return emitError(loc) << "is not an ONNX model but MLIR text, whose file "
                              "name must end in .mlir";
   std::string stripped;
   proto = std::make_unique<::onnx::ModelProto>();
-  if (!stripTensors(textOf(*bytes), stripped) ||
+  if (!stripTensors(bytes->text(), stripped) ||
       !proto->ParseFromString(stripped))
     return emitError(loc) << "is not an ONNX model, or is truncated ("
                           << bytes->size()
@@ -319,7 +315,7 @@ llvm::Expected<StringRef> Model::read(const ByteRange &range) {
     return reason("'" + range.file + "' has " + Twine(size) +
                   " bytes, expected at least " +
                   Twine(range.offset + range.length));
-  return textOf(*file).substr(range.offset, range.length);
+  return StringRef(file->text()).substr(range.offset, range.length);
 }
 
 LogicalResult Model::checkWhole() const {

@@ -30,6 +30,10 @@ public:
 
   const std::byte *data() const { return bytes; }
   size_t size() const { return length; }
+  /// Returns the file's bytes as text.
+  std::string_view text() const {
+    return {reinterpret_cast<const char *>(bytes), length};
+  }
   const std::string &path() const { return name; }
   /// Returns the time of the file's last modification, in nanoseconds since
   /// 1970, as it was when the file was opened.

@@ -13,9 +13,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cleave {
+
+/// Roles of buffers in program.bin that the training loop looks for.
+namespace role {
+inline constexpr std::string_view gradient = "gradient",
+                                  accumulator = "accumulator", loss = "loss",
+                                  weight = "weight", metric = "metric";
+} // namespace role
 
 /// A named buffer of the program (an entry of the boundary table in
 /// program.bin). The shape is that of the whole array, not of a rank's tile.
