@@ -24,7 +24,7 @@ static OwningOpRef<ModuleOp> clone(ModuleOp module) {
 }
 
 static LogicalResult widen(ModuleOp module) {
-  return runPasses(module, "widen", [](OpPassManager &passes) {
+  return runPasses(module, "check-widen", [](OpPassManager &passes) {
     passes.addPass(createWidenPass());
   });
 }
@@ -65,7 +65,8 @@ FailureOr<Programs::Module> Programs::partition(ModuleOp global, Taps taps) {
     return local;
   std::string where;
   if (failed(injectFault(*local, programs.inject, faultIndex(*local), where)))
-    return configError(global.getContext()) << "--inject: " << where;
+    return configError(global.getContext())
+           << "the fault (--inject): " << where;
   fault = programs.inject + ": " + where;
   return local;
 }
@@ -166,7 +167,7 @@ FailureOr<Engine *> Programs::compile(ModuleOp local, bool wide,
   auto engine = makeCompiledEngine(*modules.back(), options);
   if (!hasPlace) {
     held.drop();
-    return configError(&context) << "--inject: " << where;
+    return configError(&context) << "the fault (--inject): " << where;
   }
   if (failed(engine)) {
     if (!refused) // a program that the machine cannot run is an input fault

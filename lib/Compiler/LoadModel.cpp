@@ -169,7 +169,7 @@ static LogicalResult checkSizes(ModuleOp module) {
 static LogicalResult limitChoices(ModuleOp module, const Config &config) {
   if (config.parallel.expert.capacity == 0)
     return success();
-  return runPasses(module, "capacity", [&](OpPassManager &passes) {
+  return runPasses(module, "import-capacity", [&](OpPassManager &passes) {
     LimitChoicesPassOptions options;
     options.capacity = config.parallel.expert.capacity;
     options.scope = config.parallel.expert.capacityScope;
@@ -258,7 +258,7 @@ LogicalResult prepareModel(ModuleOp module, const std::string &path,
   if (isSplit)
     return prepareSharded(module, path, config);
   if (failed(checkNnModel(module, path, config)) ||
-      failed(runPasses(module, "batch", [](OpPassManager &passes) {
+      failed(runPasses(module, "import-batch", [](OpPassManager &passes) {
         passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
       })))
     return failure();
@@ -274,9 +274,10 @@ FailureOr<OwningOpRef<ModuleOp>> loadModel(const std::string &path,
   if (!StringRef(path).ends_with(".mlir"))
     return loadOnnx(path, config, context, options);
   if (!config.data.bind.empty())
-    return configError(&context) << "--bind " << config.data.bind.begin()->first
-                                 << ": binds inputs of ONNX models; in '"
-                                 << path << "' write a constant instead";
+    return configError(&context)
+           << "data.bind." << config.data.bind.begin()->first
+           << " (--bind): binds inputs of ONNX models; in '" << path
+           << "' write a constant instead";
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)
     return failure();

@@ -9,6 +9,7 @@
 #include "cleave/Compiler/StageShards.h"
 #include "cleave/Compiler/Stages.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/PipelineSchedule/Verify.h"
 #include "cleave/Support/Errors.h"
@@ -163,7 +164,7 @@ LogicalResult cutPipeline(ModuleOp model, const Config &config,
   if (!infers && (failed(addLoss(model, config, table.asynchronous)) ||
                   (options.afterLoss && failed(options.afterLoss(model)))))
     return failure();
-  if (failed(orderPositions(model, config, mesh)))
+  if (failed(orderPositions(model, config, mesh, "train")))
     return failure();
   if (isForSteps(options.purpose))
     if (auto forward = model.lookupSymbol<func::FuncOp>(nn::kForwardFunc))
@@ -203,24 +204,25 @@ public:
     if (asked.prepareStage)
       asked.prepareStage(*stage);
     shared.pin(*stage);
+    options.index = index;
     options.previousLink = linkAfter(index - 1);
     options.nextLink = linkAfter(index);
     options.gatheredAxes = shards->gatheredAxes(index);
     if (failed(shardAsOthers(stage, index > 0)) || failed(shared.note(*stage)))
       return failure();
-    LogicalResult split =
-        runPasses(*stage, "actions", [&](OpPassManager &passes) {
-          SplitShardsPassOptions cut;
-          cut.unshard = !options.gatheredAxes.empty();
-          cut.reduce = shards->reduces(index);
-          cut.axes = llvm::to_vector(options.gatheredAxes);
-          passes.addPass(createSplitShardsPass(cut));
-          SplitActionsPassOptions split;
-          split.weightsApart = options.weightsApart;
-          split.chained = schedule.table.chunks() > 1;
-          split.versions = schedule.table.asynchronous && !asked.infers;
-          passes.addPass(createSplitActionsPass(split));
-        });
+    std::string phase = "shard-stage" + std::to_string(index) + "-actions";
+    LogicalResult split = runPasses(*stage, phase, [&](OpPassManager &passes) {
+      SplitShardsPassOptions cut;
+      cut.unshard = !options.gatheredAxes.empty();
+      cut.reduce = shards->reduces(index);
+      cut.axes = llvm::to_vector(options.gatheredAxes);
+      passes.addPass(createSplitShardsPass(cut));
+      SplitActionsPassOptions split;
+      split.weightsApart = options.weightsApart;
+      split.chained = schedule.table.chunks() > 1;
+      split.versions = schedule.table.asynchronous && !asked.infers;
+      passes.addPass(createSplitActionsPass(split));
+    });
     return failed(split) ? failure() : shards->note(index, *stage);
   }
 
@@ -296,7 +298,7 @@ shardPipeline(ModuleOp model, const Config &config, const Mesh &mesh,
   OwningOpRef<ModuleOp> all(ModuleOp::create(stages.front()->getLoc()));
   (*all)->setAttrs((*stages.front())->getAttrs());
   (*all)->removeAttr(kStageAttr);
-  (*all)->removeAttr("pipe.stages");
+  (*all)->removeAttr(pipe::kStagesAttr);
   StagePartitioner partitioner(*schedule, config, mesh, options);
   for (auto [index, stage] : llvm::enumerate(stages)) {
     if (failed(partitioner.run(stage, int(index))))

@@ -33,15 +33,16 @@ static const SequenceParallelConfig *ringOf(const Config &config,
 }
 
 LogicalResult orderPositions(ModuleOp module, const Config &config,
-                             const Mesh &mesh) {
+                             const Mesh &mesh, StringRef phase) {
   const SequenceParallelConfig *ring = ringOf(config, mesh);
   if (!ring || ring->order != "zigzag")
     return success();
-  return runPasses(module, "order", [&](OpPassManager &passes) {
-    StrategyZigzagPassOptions options;
-    options.ranks = mesh.size(ring->axis);
-    passes.addPass(createStrategyZigzagPass(options));
-  });
+  return runPasses(module, (phase + "-order").str(),
+                   [&](OpPassManager &passes) {
+                     StrategyZigzagPassOptions options;
+                     options.ranks = mesh.size(ring->axis);
+                     passes.addPass(createStrategyZigzagPass(options));
+                   });
 }
 
 /// Returns the link class of each mesh axis, and for each axis the number of
@@ -313,7 +314,7 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
   }
   FailureOr<int64_t> perNode = ranksPerNode(config, context);
   if (failed(perNode) ||
-      (!stage && failed(orderPositions(module, config, mesh))))
+      (!stage && failed(orderPositions(module, config, mesh, "shard"))))
     return failure();
   addMesh(module, mesh, *perNode);
   warnAboutLinks(module, config, mesh, *perNode);
@@ -322,7 +323,9 @@ LogicalResult shard(ModuleOp module, const Config &config, const Mesh &mesh,
   bool overrides = !config.shard.empty() && mesh.ranks() > 1;
   if (overrides && failed(noteOverrides(module, config)))
     return failure();
-  return runPasses(module, "shard", [&](OpPassManager &passes) {
+  std::string phase =
+      stage ? "shard-stage" + std::to_string(stage->index) : "shard";
+  return runPasses(module, phase, [&](OpPassManager &passes) {
     BoundaryAxes boundary = boundaryAxes(config, mesh);
     addTensorPass(passes, config, mesh, boundary);
     addExpertPass(passes, config, mesh, /*required=*/!stage, partition);

@@ -32,7 +32,7 @@ LogicalResult cutIntoStages(ModuleOp module, const Config &config,
   mark.stages = stages;
   mark.patterns = llvm::to_vector(config.parallel.pipeline.stages);
   mark.cluster = clusterNameOf(config);
-  return runPasses(module, "stages", [&](OpPassManager &passes) {
+  return runPasses(module, "train-stages", [&](OpPassManager &passes) {
     passes.addPass(createMarkStagesPass(mark));
     // Counters of experts are inserted after the stages are marked, so that
     // they do not affect where the model is cut.

@@ -122,7 +122,7 @@ LogicalResult addLoss(ModuleOp module, const Config &config,
   if (failed(checkLabels(module, config)))
     return failure();
   warnAboutLaterTokens(module, config);
-  return runPasses(module, "loss", [&](OpPassManager &passes) {
+  return runPasses(module, "train-loss", [&](OpPassManager &passes) {
     addLossPasses(passes, config, updatesApart);
   });
 }
@@ -164,7 +164,7 @@ void addTrainPasses(OpPassManager &passes, const Config &config,
 
 LogicalResult addGradients(ModuleOp module, const Config &config,
                            bool tapGradients) {
-  return runPasses(module, "gradients", [&](OpPassManager &passes) {
+  return runPasses(module, "train-gradients", [&](OpPassManager &passes) {
     addCountPass(passes, config);
     addTrainPasses(passes, config, tapGradients);
   });

@@ -11,6 +11,8 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <atomic>
@@ -73,7 +75,39 @@ std::string PassFlags::parse(const char *program,
   return "";
 }
 
-void PassFlags::dumpInto(const std::string &folder) { state->folder = folder; }
+std::string PassFlags::dumpInto(const std::string &folder) {
+  namespace fs = llvm::sys::fs;
+  if (std::error_code error = fs::create_directories(folder))
+    return "cannot be made: " + error.message();
+  // Dumps of an earlier process would look like those of this one.
+  std::vector<std::string> old;
+  std::error_code error;
+  for (fs::directory_iterator file(folder, error), end; file != end && !error;
+       file.increment(error))
+    if (isDump(file->path()))
+      old.push_back(file->path());
+  for (const std::string &path : old)
+    if (!error)
+      error = fs::remove(path);
+  if (error)
+    return "an earlier dump cannot be removed: " + error.message();
+  state->folder = folder;
+  return "";
+}
+
+/// The beginning of the first line of a dump.
+static constexpr llvm::StringLiteral kDumpLine =
+    "// cleave: the program after ";
+
+bool PassFlags::isDump(const std::string &path) {
+  StringRef name = llvm::sys::path::filename(path);
+  StringRef number = name.take_while(llvm::isDigit);
+  if (number.size() < 3 || !name.drop_front(number.size()).starts_with("-") ||
+      !name.ends_with(".mlir"))
+    return false;
+  auto text = llvm::MemoryBuffer::getFile(path);
+  return text && (*text)->getBuffer().starts_with(kDumpLine);
+}
 
 bool PassFlags::areUnused() const {
   return (state->isParsed || !state->folder.empty()) && !state->hasRun;
@@ -87,6 +121,7 @@ static LogicalResult dump(PassFlags::State &state, Operation *op,
   std::error_code error;
   llvm::raw_fd_ostream out(path, error);
   if (!error) {
+    out << kDumpLine << phase << "\n";
     op->print(out, OpPrintingFlags().enableDebugInfo());
     out << "\n";
     out.flush();

@@ -78,6 +78,9 @@ void addConfigFlags(CLI::App &app, CommonOptions &options);
 void addBindFlag(CLI::App &app, CommonOptions &options);
 // Adds the flag --dump-phases, for commands that compile.
 void addDumpFlag(CLI::App &app);
+// Creates the folder of --dump-phases, if the command has this flag and the
+// user gave it. Called after the flags are parsed.
+void beginDumps(const CLI::App &command);
 void addRanksFlag(CLI::App &app, CommonOptions &options);
 void addCacheFlag(CLI::App &app, CommonOptions &options);
 

@@ -69,19 +69,28 @@ PassFlags &driver::passFlags() {
 
 void driver::addDumpFlag(CLI::App &app) {
   app.add_option_function<std::string>(
-         "--dump-phases",
-         [](const std::string &folder) {
-           std::error_code error;
-           std::filesystem::create_directories(folder, error);
-           if (error)
-             throw Failure(BadUsage,
-                           "--dump-phases " + folder +
-                               ": cannot be made: " + error.message());
-           passFlags().dumpInto(folder);
-         },
+         "--dump-phases", [](const std::string &) {}, // see beginDumps
          "write the program after each phase into this folder, as "
-         "NUMBER-PHASE.mlir")
+         "NUMBER-PHASE.mlir; earlier dumps there are removed")
       ->type_name("DIR");
+}
+
+void driver::beginDumps(const CLI::App &command) {
+  const CLI::Option *flag = command.get_option_no_throw("--dump-phases");
+  if (!flag || flag->empty())
+    return;
+  namespace fs = std::filesystem;
+  auto folder = flag->as<std::string>();
+  std::string name = "--dump-phases " + folder;
+  // A model may be a dump itself.
+  auto model = command.get_option("model")->as<std::string>();
+  std::error_code error;
+  if (fs::equivalent(fs::path(model).remove_filename() / ".", folder, error) &&
+      PassFlags::isDump(model))
+    throw Failure(BadUsage, name + ": dumps there are removed, but '" + model +
+                                "' is one; give another folder");
+  if (std::string fault = passFlags().dumpInto(folder); !fault.empty())
+    throw Failure(BadUsage, name + ": " + fault);
 }
 
 void driver::addRanksFlag(CLI::App &app, CommonOptions &options) {

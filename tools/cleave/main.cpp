@@ -48,9 +48,8 @@ int serve(char **argv) {
   return cleave_serve();
 }
 
-// Removes MLIR's flags from the arguments. Returns what is wrong with them, or
-// "".
-std::string takePassFlags(std::vector<char *> &words) {
+// Removes MLIR's flags for passes from the arguments, and returns them.
+std::vector<std::string> takePassFlags(std::vector<char *> &words) {
   std::vector<std::string> flags;
   auto isFlag = [](const char *word) {
     return std::string_view(word).starts_with("--mlir-");
@@ -59,8 +58,18 @@ std::string takePassFlags(std::vector<char *> &words) {
     if (isFlag(word))
       flags.push_back(word);
   std::erase_if(words, isFlag);
+  return flags;
+}
+
+// Applies MLIR's flags for passes. Returns what is wrong with them, or "".
+std::string applyPassFlags(const std::vector<std::string> &flags,
+                           const CLI::App &command) {
   if (flags.empty())
     return "";
+  // Commands that compile have the flag --dump-phases; others run no passes.
+  if (!command.get_option_no_throw("--dump-phases"))
+    return flags.front() + ": `cleave " + command.get_name() +
+           "` runs no passes; leave the flag out";
   cleave::registerAllPasses(); // for flags that name passes
   return passFlags().parse("cleave", flags);
 }
@@ -96,8 +105,7 @@ int runCommand(int argc, char **argv) {
   }
 
   std::vector<char *> words(argv, argv + argc);
-  if (std::string mistake = takePassFlags(words); !mistake.empty())
-    return fail(BadUsage, mistake);
+  std::vector<std::string> flags = takePassFlags(words);
   try {
     app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::Success &asked) { // --help, --version
@@ -107,10 +115,13 @@ int runCommand(int argc, char **argv) {
                 cleave::describe(error, app, meantByFlag) +
                     "; see `cleave --help` or `cleave COMMAND --help`");
   }
-  if (std::string mistake = cleave::mistakeOf(*app.get_subcommands().front());
-      !mistake.empty())
+  CLI::App *command = app.get_subcommands().front();
+  if (std::string mistake = cleave::mistakeOf(*command); !mistake.empty())
     return fail(BadUsage, mistake);
-  int code = actions.at(app.get_subcommands().front())();
+  if (std::string mistake = applyPassFlags(flags, *command); !mistake.empty())
+    return fail(BadUsage, mistake);
+  beginDumps(*command);
+  int code = actions.at(command)();
   if (!std::cout.flush())
     return fail(RunFailed, "standard output cannot be written");
   return code;

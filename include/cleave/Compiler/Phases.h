@@ -77,12 +77,13 @@ mlir::FailureOr<int64_t> ranksPerNode(const Config &config,
 
 /// Reorders sequence positions in zig-zag order if the configuration requests
 /// this for ring attention. With a pipeline, it runs before the model is cut
-/// into stages, otherwise after differentiation.
+/// into stages, otherwise after differentiation: in `phase`.
 mlir::LogicalResult orderPositions(mlir::ModuleOp module, const Config &config,
-                                   const Mesh &mesh);
+                                   const Mesh &mesh, llvm::StringRef phase);
 
 /// Describes how a pipeline stage will be cut into actions.
 struct StageOptions {
+  int index = 0; ///< of the stage
   /// True if the gradients of inputs (I) and of weights (W) are computed by
   /// separate actions, false if by one action (B).
   bool weightsApart = false;

@@ -17,10 +17,11 @@
 namespace cleave {
 
 /// Runs the passes that `build` adds on the operation, usually a module.
-/// `phase`, such as "shard", names the passes in timing reports and in dumped
-/// files. If `dumps` is true and the user asked for dumps
-/// (PassFlags::dumpInto), the result is written to a file; it is false for the
-/// passes that compile a single kernel.
+/// `phase` names the passes in timing reports and in the names of dumped files:
+/// the phase as `cleave compile --emit` calls it, and if the phase runs passes
+/// several times, what they do: "shard", "train-loss". If `dumps` is true and
+/// the user asked for dumps (PassFlags::dumpInto), the result is written to a
+/// file; it is false for the passes that compile a single kernel.
 mlir::LogicalResult
 runPasses(mlir::Operation *op, llvm::StringRef phase,
           llvm::function_ref<void(mlir::OpPassManager &)> build,
@@ -44,9 +45,13 @@ public:
   /// run.
   void report();
 
-  /// Writes the module after each phase into this existing folder, as
-  /// NUMBER-PHASE.mlir.
-  void dumpInto(const std::string &folder);
+  /// Writes the module after each call of runPasses into this folder, as
+  /// NUMBER-PHASE.mlir. Creates the folder if necessary, and removes the dumps
+  /// of earlier processes from it. Returns an error message, or "".
+  std::string dumpInto(const std::string &folder);
+
+  /// Returns whether the file is a dump, by its name and its first line.
+  static bool isDump(const std::string &path);
 
   /// Returns whether the user gave settings (flags to `parse`, or a folder to
   /// `dumpInto`) that had no effect, because no pass has run.
