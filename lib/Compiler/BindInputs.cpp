@@ -47,7 +47,7 @@ static LogicalResult bind(Config &config, const std::string &model,
   for (const auto &[name, value] : config.data.bind)
     if (given.has(name))
       throw InputError(arrays + ": has an array '" + name +
-                       "', an input that --bind gives one value; "
+                       "', an input that data.bind (--bind) gives one value; "
                        "leave one of them out");
   const auto asked = config.dims;
   for (const TensorSummary &input : file->inputs) {

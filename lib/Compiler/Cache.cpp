@@ -147,7 +147,8 @@ static void makeRoot(const fs::path &root) {
          (info.st_mode & 077) != 0))
       throw InputError("cache '" + root.string() +
                        "': is not a folder of yours alone (mode 700), and "
-                       "programs in it are run; give --cache DIR, or set HOME");
+                       "programs in it are run; give another cache folder "
+                       "(--cache DIR), or set HOME");
     if (errno == EEXIST)
       return;
     error = std::error_code(errno, std::generic_category());
@@ -155,8 +156,9 @@ static void makeRoot(const fs::path &root) {
     fs::create_directories(root, error);
   }
   if (error)
-    throw InputError("cache '" + root.string() + "' cannot be made: " +
-                     error.message() + "; give --cache DIR");
+    throw InputError("cache '" + root.string() +
+                     "' cannot be made: " + error.message() +
+                     "; give another cache folder (--cache DIR)");
 }
 
 bool CacheEntry::isUsed() const {
@@ -301,8 +303,9 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
   if (::mkdir(work.path().c_str(), 0777) != 0)
     throw Error(errno == ENOSPC || errno == EDQUOT ? ExitCode::failed
                                                    : ExitCode::badInput,
-                "cache '" + root.string() + "' cannot be written: " +
-                    std::strerror(errno) + "; give --cache DIR");
+                "cache '" + root.string() +
+                    "' cannot be written: " + std::strerror(errno) +
+                    "; give another cache folder (--cache DIR)");
   work.guard();
   const fs::path program = fs::path(work.path()) / "program";
   std::string warnings = compile(program.string());
@@ -327,8 +330,9 @@ std::string Cache::publish(const std::string &key, const Compile &compile) {
     if (std::string found = take(key); !found.empty())
       return found;
   }
-  throw RunError("cache '" + root.string() + "' cannot be written: " +
-                 std::strerror(errno) + "; give --cache DIR");
+  throw RunError("cache '" + root.string() +
+                 "' cannot be written: " + std::strerror(errno) +
+                 "; give another cache folder (--cache DIR)");
 }
 
 std::string Cache::find(const std::string &key, const Compile &compile) {

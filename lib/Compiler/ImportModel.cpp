@@ -25,7 +25,8 @@ static FailureOr<BoundInput> boundInput(MLIRContext *context,
   BoundInput bound;
   bound.text = value;
   if (value.ends_with(".npy")) {
-    FailureOr<Array> array = readArray(context, value, "--bind " + name + ": ");
+    FailureOr<Array> array =
+        readArray(context, value, "data.bind." + name + " (--bind): ");
     if (failed(array))
       return failure();
     bound.dtype = array->dtype;
@@ -42,8 +43,8 @@ static FailureOr<BoundInput> boundInput(MLIRContext *context,
   auto [lastOfNumber, numberError] =
       std::from_chars(text.data(), end, bound.number);
   if ((last == end && error != std::errc()) || numberError != std::errc())
-    return configError(context) << "--bind " << name << "=" << value
-                                << ": the number is out of range";
+    return configError(context) << "data.bind." << name << " = " << value
+                                << " (--bind): the number is out of range";
   if (last == end)
     bound.integer = integer;
   return bound;

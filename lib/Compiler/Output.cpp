@@ -43,13 +43,14 @@ LogicalResult checkOutputFolder(const std::string &folder,
   do // skips folders that do not exist yet
     parent = parent.parent_path();
   while (!fs::exists(parent, error) && parent.has_relative_path());
-  if (failed(requireWritable(parent, "give another -o", context)))
+  if (failed(requireWritable(parent, "give another output path (-o)", context)))
     return failure();
   if (!fs::exists(folder, error))
     return success();
   if (!fs::is_directory(folder, error))
     return configError(context)
-           << folder << ": exists and is no folder; give another -o";
+           << folder
+           << ": exists and is no folder; give another output path (-o)";
   auto holds = [&](const char *file) {
     return fs::exists(fs::path(folder) / file, error);
   };
@@ -59,7 +60,7 @@ LogicalResult checkOutputFolder(const std::string &folder,
       !(holds("manifest.json") && holds("program.bin")))
     return configError(context) << folder
                                 << ": the folder exists and is no compiled "
-                                   "program; give another -o";
+                                   "program; give another output path (-o)";
   return success();
 }
 

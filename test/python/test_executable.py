@@ -87,7 +87,7 @@ class Executable(unittest.TestCase):
     def test_what_cannot_be_written_is_said_first(self):
         for tmpdir, out, words in ((self.folder / "missing", "p", "missing: cannot be written to: No such file or directory; "
                                     "set TMPDIR to a folder that can be written"),
-                                   (self.folder / "scratch", "text.txt/p", "text.txt: is no folder; give another -o")):
+                                   (self.folder / "scratch", "text.txt/p", "text.txt: is no folder; give another output path (-o)")):
             done = support.run(support.CLEAVE, "compile", MODEL, *FLAGS, "-o", self.folder / out, env={"TMPDIR": str(tmpdir)})
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)

@@ -179,10 +179,10 @@ class Given(Messages):
             "k=5.5": "input 'k' is bound to 5.5 (--bind), but has type i64[1]",
             "k=kf.npy": "input 'k' is bound to kf.npy of f64[1] (--bind), but has type i64[1]",
             "k=k2.npy": "input 'k' is bound to k2.npy of i64[2] (--bind), but has type i64[1]",
-            "k=none.npy": "--bind k: none.npy: cannot be read: No such file or directory",
+            "k=none.npy": "data.bind.k (--bind): none.npy: cannot be read: No such file or directory",
             "k=five": 'data.bind.k = "five": expected FILE.npy or a number',
             "k=": "--bind k=: expected NAME=FILE.npy or NAME=VALUE",
-            "x=1": "x.npz: has an array 'x', an input that --bind gives one value",
+            "x=1": "x.npz: has an array 'x', an input that data.bind (--bind) gives one value",
         }.items():
             with self.subTest(bind=bind):
                 others = bound if not bind.startswith("k=") else bound[:2] + bound[4:]
@@ -195,7 +195,7 @@ class Given(Messages):
                    "from data".replace("(", r"\(").replace(")", r"\)"),
                    *self.infer("b.onnx", "x.npz", *bound, "--set", "data.inputs.k=k"))
         support.succeed(CLEAVE, "import", "c.onnx", "--set", "dims.batch=2", "-o", "c.mlir", cwd=self.folder)
-        self.error("--bind t: binds inputs of ONNX models", "explain", "c.mlir", "--bind", "t=1")
+        self.error("data.bind.t (--bind): binds inputs of ONNX models", "explain", "c.mlir", "--bind", "t=1")
 
     # While it runs
 
