@@ -20,10 +20,13 @@ using namespace cleave::strategy;
 
 namespace {
 
-/// The cost of sharding a dimension class is the number of bytes communicated
-/// per FLOP that is divided among ranks. A class is not sharded if its cost is
-/// more than this many times the lowest nonzero cost of all classes.
-constexpr double kWorstCost = 32;
+/// The gain of sharding a dimension class is the number of FLOPs divided among
+/// ranks per byte communicated. A class is not sharded if its gain is less than
+/// the largest gain of all classes with communication, divided by this number.
+constexpr double kGainRange = 32;
+/// A dimension is not sharded if its padded size is more than this many times
+/// its size.
+constexpr double kMostPadding = 1.5;
 
 struct StrategyTensorPass
     : cleave::impl::StrategyTensorPassBase<StrategyTensorPass> {
@@ -54,7 +57,8 @@ struct StrategyTensorPass
     ParameterPlans plans = planParameters(
         func, classes, choose(classes), scheme, mesh.getMesh(),
         [&](int64_t size, const TensorScheme::List &axes) {
-          return padding(size, dist::axesSize(mesh.getMesh(), axes)) <= 1.5;
+          return padding(size, dist::axesSize(mesh.getMesh(), axes)) <=
+                 kMostPadding;
         });
     Colours colours(func, classes, plans, scheme);
     if (sequence && !colours.hasSequence()) {
@@ -138,27 +142,27 @@ struct StrategyTensorPass
   SmallVector<const DimClass *> choose(const DimClasses &classes) {
     SmallVector<const DimClass *> chosen;
     std::vector<bool> divided(classes.contractionFlops().size(), false);
-    double best = 0;
+    double largest = 0;
     while (true) {
       const DimClass *next = nullptr;
-      double nextRatio = 0;
+      double nextGain = 0;
       for (const DimClass &dims : classes.classes()) {
         if (!dims.splittable || dims.parameterDims.empty() ||
-            padding(dims) > 1.5)
+            padding(dims) > kMostPadding)
           continue;
         int64_t newly = 0;
         for (unsigned contraction : dims.divides)
           if (!divided[contraction])
             newly += classes.contractionFlops()[contraction];
-        double ratio = double(newly) / std::max<int64_t>(dims.partialBytes, 1);
-        if (ratio > nextRatio)
-          next = &dims, nextRatio = ratio;
+        double gain = double(newly) / std::max<int64_t>(dims.partialBytes, 1);
+        if (gain > nextGain)
+          next = &dims, nextGain = gain;
       }
-      if (!next || nextRatio * kWorstCost < best)
+      if (!next || nextGain * kGainRange < largest)
         break;
-      if (next->partialBytes > 0) // a class without communication sets no
-                                  // standard
-        best = std::max(best, nextRatio);
+      // Other classes are not compared with one that needs no communication.
+      if (next->partialBytes > 0)
+        largest = std::max(largest, nextGain);
       chosen.push_back(next);
       for (unsigned contraction : next->divides)
         divided[contraction] = true;
@@ -228,7 +232,7 @@ struct StrategyTensorPass
   }
 
   /// Reports the padding of dimensions of size `size` that are split over
-  /// `parts` ranks. It is a warning if 10 % or more of the elements are
+  /// `parts` ranks. It is a warning if more than 10 % of the elements are
   /// padding, otherwise a remark.
   void reportPadding(func::FuncOp func, int64_t size, int64_t parts,
                      ArrayRef<std::string> names) {
@@ -250,9 +254,17 @@ struct StrategyTensorPass
       said << "a dimension of " << size << " over " << parts << " ranks ("
            << listed(names) << ")";
     said << (layers ? " are" : " is") << " padded to " << whole << ": "
-         << (100 * (whole - size) + whole / 2) / whole << " % of it is wasted";
+         << percentOf(whole - size, whole) << " of it is wasted";
     if (layers)
       said << " (" << layers << (layers == 1 ? " layer)" : " layers)");
+  }
+
+  /// Returns a share for messages, such as "4 %". A share that would be rounded
+  /// to 0 is "under 1 %".
+  static std::string percentOf(int64_t part, int64_t whole) {
+    int64_t percent = (100 * part + whole / 2) / whole;
+    return percent == 0 && part > 0 ? "under 1 %"
+                                    : std::to_string(percent) + " %";
   }
 
   /// Returns text like "parameter 'a'", or "12 parameters, 'a', 'b', 'c', ...".
