@@ -19,10 +19,11 @@ using namespace cleave;
 using compiler::Compiler;
 
 /// Creates a compiler from the options of a pass. If `module` has a mesh of its
-/// own, that mesh is used instead of the configured one.
+/// own, that mesh is used instead of the configured one. If `warns` is true,
+/// warns of keys that have no effect.
 static FailureOr<Compiler> compilerFor(ModuleOp module, const std::string &file,
-                                       ArrayRef<std::string> keys,
-                                       bool infers) {
+                                       ArrayRef<std::string> keys, bool infers,
+                                       bool warns) {
   MLIRContext *context = module.getContext();
   ConfigSources sources;
   sources.file = file;
@@ -42,6 +43,9 @@ static FailureOr<Compiler> compilerFor(ModuleOp module, const std::string &file,
   for (auto fault : {checkTypes(config), checkMeshUse(config, *mesh)})
     if (fault)
       return configError(context) << fault->message;
+  if (warns)
+    for (const std::string &text : idleKeys(*loaded, *mesh))
+      emitWarning(module.getLoc()) << text;
   applyMesh(config, *mesh);
   compiler::CompilerOptions options;
   options.purpose =
@@ -59,7 +63,8 @@ struct CleaveTrainPass : cleave::impl::CleaveTrainPassBase<CleaveTrainPass> {
   }
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<Compiler> compiler = compilerFor(module, config, set, infers);
+    FailureOr<Compiler> compiler =
+        compilerFor(module, config, set, infers, /*warns=*/true);
     if (failed(compiler) ||
         failed(compiler::prepareModel(module, "-", compiler->config(),
                                       /*compiles=*/false)) ||
@@ -76,7 +81,8 @@ struct CleaveShardPass : cleave::impl::CleaveShardPassBase<CleaveShardPass> {
   }
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<Compiler> compiler = compilerFor(module, config, set, infers);
+    FailureOr<Compiler> compiler =
+        compilerFor(module, config, set, infers, /*warns=*/false);
     // Sharding returns a new module. Its contents replace the pass's module,
     // which contains the pipeline stages.
     FailureOr<Compiler::Module> local = failure();

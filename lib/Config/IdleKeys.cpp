@@ -12,6 +12,8 @@ std::vector<std::string> cleave::idleKeys(const LoadedConfig &loaded,
   auto warn = [&](std::string text) { found.push_back(std::move(text)); };
   const Config &config = loaded.config;
   const PipelineConfig &pipeline = config.parallel.pipeline, standard;
+  // The config.toml of a run has all keys. So a resumed run has set them all,
+  // and a key with its default value is not reported.
   auto isSet = [&](const char *key, bool differs) {
     return differs && loaded.origins.count(key);
   };

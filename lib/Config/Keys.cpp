@@ -184,7 +184,7 @@ const std::vector<Key> table = {
     {"parallel.tensor.axis", FIELD(parallel.tensor.axis),
      "mesh axis of the weights", programs, "", "", now, &notEmpty},
     {"parallel.tensor.layout", FIELD(parallel.tensor.layout),
-     "how weights are laid over the axes", programs, "1d|2d|2.5d|3d"},
+     "how weights are sharded over the axes", programs, "1d|2d|2.5d|3d"},
     {"parallel.tensor.axes", FIELD(parallel.tensor.axes),
      "axes of the layouts above 1d: 2d [row, col], 2.5d [depth, row, col], "
      "3d [i, j, k]",
@@ -277,8 +277,9 @@ const std::vector<Key> table = {
      programs},
     {"target.memory", FIELD(target.memory),
      "GiB that a rank may have: train, infer, compile and explain refuse a "
-     "program "
-     "that needs more; 0: what the machine has, where it compiles for itself",
+     "program that needs more (check does not: it runs other programs, in "
+     "f64); "
+     "0: what the machine has, where it compiles for itself",
      limits, "", "", now, &atLeastZero},
 
     // [import]

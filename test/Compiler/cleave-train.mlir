@@ -1,6 +1,7 @@
 // RUN: cleave-opt %s -cleave-train=set=data.labels=labels | FileCheck %s
 // RUN: cleave-opt %s -cleave-train="infer=true" | FileCheck %s --check-prefix=INFER
 // RUN: cleave-opt %s -cleave-train="set=data.labels=labels,mesh.pipeline=2,train.microbatches=2" | FileCheck %s --check-prefix=STAGES
+// RUN: cleave-opt %s -cleave-train="set=data.labels=labels,parallel.pipeline.schedule=gpipe" 2>&1 | FileCheck %s --check-prefix=IDLE
 // RUN: not cleave-opt %s -cleave-train=set=train.los=mse 2>&1 | FileCheck %s --check-prefix=KEY
 // RUN: not cleave-opt %s -cleave-train=config=%t.none.toml 2>&1 | FileCheck %s --check-prefix=FILE
 
@@ -17,6 +18,9 @@
 // STAGES: func.func @loss_grad(
 // STAGES: module @stage1
 // STAGES: func.func @loss_grad(
+
+// IDLE: warning: parallel.pipeline.schedule does nothing
+// IDLE-NOT: does nothing
 
 // KEY: error: {{.*}}train.los{{.*}}did you mean 'train.loss'
 // FILE: error: {{.*}}none.toml: No such file or directory
