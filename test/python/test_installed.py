@@ -1,8 +1,10 @@
-"""What `cmake --install` and cpack write: tools that run from another folder, and
-find_package(cleave) for a pass plugin, a program and a lit suite outside of the tree."""
+"""What `cmake --install` and cpack write: tools that run from another folder, the packages
+that they need, and find_package(cleave) for a pass plugin, a program and a lit suite outside
+of the tree."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -55,6 +57,49 @@ class Installed(unittest.TestCase):
         self.assertIn("train", self.ok(tools / "cleave-run", program, "--help"))
         out = self.ok("bash", "-c", f". {moved}/cleave/share/bash-completion/completions/cleave; complete -p cleave")
         self.assertIn("cleave", out)
+
+    def test_archive(self):
+        """Unpacked elsewhere, in an empty environment, with the packages that the page lists."""
+        made = self.folder / "archive"
+        self.ok("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", made)
+        [archive] = made.glob("cleave-*-linux.tar.zst")
+        away = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, away)
+        self.ok("cmake", "-E", "tar", "xf", archive, cwd=away)
+        [top] = away.iterdir()
+        clean = {"env": {"PATH": "/usr/bin:/bin", "HOME": str(away)}, "cwd": away}
+        self.assertRegex(self.ok(top / "bin" / "cleave", "--version", **clean), r"\Acleave \d+\.\d+\.\d+")
+        self.ok(top / "bin" / "cleave", "compile", ROOT / "test" / "Inputs" / "mlp.mlir", "--set", "mesh.data=2",
+                "-o", "program", **clean)
+        self.assertIn("train", self.ok(top / "bin" / "cleave-run", "program", "--help", **clean))
+
+        # MPI is only loaded if a launcher starts the ranks.
+        files = [file for part in ("bin", "lib") for file in (top / part).iterdir()
+                 if file.is_file() and file.name != "libcleave-mpi.so"]
+        needed, found = set(), {}
+        for file in files:
+            needed |= set(re.findall(r"\(NEEDED\).*\[(.+)\]", self.ok("readelf", "-d", file)))
+            found |= dict(re.findall(r"(\S+) => (/\S+)", self.ok("ldd", file)))
+        self.assertIn("libcleave-compiler.so", needed)
+        packages = set()
+        for name in needed:
+            path = pathlib.Path(found.get(name, ""))
+            if name.startswith("ld-linux") or top in path.parents:
+                continue
+            self.assertTrue(path.is_absolute(), f"{name} is not found")
+            packages.add(self.package_of(path))
+        # Every Debian system has these, since apt needs them itself.
+        packages -= {"libc6", "libgcc-s1", "libstdc++6"}
+        [listed] = re.findall(r"(?m)^    apt install (libmlir.*)$", (ROOT / "docs" / "library.md").read_text())
+        self.assertEqual(set(listed.split()) - {"lld-22"}, packages)  # kernels.so is linked by lld
+
+    def package_of(self, library):
+        """The Debian package of a library. /lib may be a link to /usr/lib."""
+        for path in (library, library.resolve(), pathlib.Path("/usr") / library.relative_to("/")):
+            done = run("dpkg", "-S", path)
+            if done.returncode == 0:
+                return done.stdout.split(":")[0]
+        self.fail(f"{library} is of no package")
 
     def test_outside_of_the_tree(self):
         """The plugin, the program that compiles GPT-2 and prints its plan, and the suite."""
