@@ -1,9 +1,12 @@
 // The compiler as a library. It compiles a model, with a configuration, to a
 // program for the ranks of a mesh.
 //
-// The library prints nothing and never exits: errors, warnings and remarks are
+// The compiler prints nothing and never exits: errors, warnings and remarks are
 // diagnostics of the context (Support/Messages.h formats them). Several
-// compilers may run at the same time, each with its own context.
+// compilers may run at the same time, each with its own context. The shared
+// library also contains the runtime (cleave/runtime.h), whose functions for
+// ranks in several processes do both: cleave_serve prints errors, and it and
+// cleave_finish may end the process.
 
 #ifndef CLEAVE_COMPILER_COMPILER_H
 #define CLEAVE_COMPILER_COMPILER_H

@@ -3,8 +3,13 @@
 
 #include "../TestFolder.h"
 
+#include "cleave/Check/Programs.h"
+#include "cleave/Check/StoredValues.h"
 #include "cleave/Compiler/Compiler.h"
+#include "cleave/Compiler/Dialects.h"
+#include "cleave/Compiler/Import.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Explain/Explain.h"
 #include "cleave/Support/Messages.h"
 #include "cleave/program_io.h"
 
@@ -76,6 +81,74 @@ protected:
            folder.read(output + "/kernels.so");
   }
 
+  /// Returns the text of `cleave explain` for a model.
+  static std::string explained(const std::string &path, const Job &setup) {
+    MLIRContext context;
+    Messages messages(context);
+    compiler::CompilerOptions options;
+    options.purpose = compiler::Purpose::Explain;
+    Compiler compiler(context, setup.config, setup.mesh, options);
+    auto lowered = compiler.lower(path);
+    if (failed(lowered))
+      return "failed: " + llvm::join(messages.errors.lines(), "\n");
+    auto memory = footprintsOf(lowered->program, *lowered->module);
+    auto cluster = compiler::clusterOf(setup.config, &context);
+    if (failed(memory) || failed(cluster))
+      return "failed";
+    auto explanation =
+        explain(lowered->program, *lowered->module, std::move(*memory),
+                lowered->info.microbatches, *cluster);
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    if (failed(explanation))
+      return "failed";
+    writeExplanation(*explanation, out);
+    return text;
+  }
+
+  /// Returns the report of the exact part of `cleave check`, or "failed: " and
+  /// the error messages.
+  std::string checked(const std::string &model, const Job &setup) {
+    MLIRContext context;
+    compiler::loadDialects(context);
+    Messages messages(context);
+    std::string text;
+    if (failed(check(context, folder.path(model), setup, text)))
+      return "failed: " + llvm::join(messages.errors.lines(), "\n");
+    return text;
+  }
+
+  static LogicalResult check(MLIRContext &context, const std::string &path,
+                             const Job &setup, std::string &text) {
+    compiler::LoadOptions load;
+    load.readWeights = load.trains = true;
+    auto global = compiler::loadModel(path, setup.config, context, load);
+    if (failed(global) || failed(compiler::addLoss(**global, setup.config)) ||
+        failed(compiler::addGradients(**global, setup.config,
+                                      /*tapGradients=*/true)))
+      return failure();
+    auto stored = check::storedValues(path, "", "", **global);
+    if (failed(stored))
+      return failure();
+    check::Values values(**global, *stored);
+    check::CheckedPrograms asked;
+    check::Programs engines(asked, setup.config, setup.mesh, "local");
+    auto local = engines.partition(**global);
+    if (failed(local))
+      return failure();
+    auto sharded = engines.sharded(**local, /*wide=*/true),
+         reference = engines.reference(**global, /*wide=*/true);
+    check::CheckReport report;
+    check::NamedTensors first;
+    if (failed(sharded) || failed(reference) ||
+        failed(check::runExact(**global, **sharded, **reference, values, {},
+                               report, first)))
+      return failure();
+    llvm::raw_string_ostream out(text);
+    check::writeText(report, out);
+    return success(report.pass());
+  }
+
   test::TestFolder folder;
 };
 
@@ -110,7 +183,7 @@ TEST_F(CompilerTest, ErrorsAreDiagnostics) {
   EXPECT_EQ(compiled("small.mlir", setup, "other"),
             "failed: " + folder.path("other") +
                 ": the folder exists and is no compiled program; give another "
-                "-o");
+                "output path (-o)");
 }
 
 TEST_F(CompilerTest, AfterLossCanRefuse) {
@@ -154,22 +227,31 @@ private:
 // descriptors, so a print would go to these files.
 TEST_F(CompilerTest, WritesNothingToStdoutAndStderr) {
   Job setup({{"data", 2}});
-  std::string expected = compiled("small.mlir", setup, "before");
-  ASSERT_FALSE(StringRef(expected).starts_with("failed"));
   folder.write("broken.mlir", "func.func @forward(");
-  std::string found, error, errorExpected = compiled("broken.mlir", setup, "x");
+  // An ONNX model of two stages.
+  std::string onnx = CLEAVE_TEST_MODELS "/gpt2.onnx";
+  Job stages({{"pipeline", 2}});
+  stages.config.data.labels = "next";
+  stages.config.dims = {{"batch", 4}, {"sequence", 8}};
+  stages.config.train.microbatches = 2;
+  auto all = [&](const std::string &output) {
+    return std::vector<std::string>{compiled("small.mlir", setup, output),
+                                    compiled("broken.mlir", setup, "x"),
+                                    explained(onnx, stages),
+                                    checked("small.mlir", setup)};
+  };
+  std::vector<std::string> open = all("before"), shut;
   {
     Closed closed;
-    found = compiled("small.mlir", setup, "after");
-    error = compiled("broken.mlir", setup, "x");
+    shut = all("after");
   }
-  EXPECT_EQ(found, expected);
-  EXPECT_EQ(error, errorExpected);
+  EXPECT_EQ(shut, open);
+  EXPECT_TRUE(StringRef(open[2]).contains("largest at the peak")) << open[2];
+  EXPECT_TRUE(StringRef(open[3]).contains("gradient")) << open[3];
   // While stdout and stderr are open, nothing is printed to them either.
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  compiled("small.mlir", setup, "after");
-  compiled("broken.mlir", setup, "x");
+  all("after");
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
