@@ -184,10 +184,10 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     OpBuilder b(&getContext());
     b.setInsertionPointAfterValue(value);
     Location loc = value.getLoc();
-    auto type = cast<RankedTensorType>(value.getType());
+    auto type = typeOf(value);
     SmallVector<int64_t> whole(type.getShape());
     auto reshape = [&](Value from, ArrayRef<int64_t> shape) -> Value {
-      auto old = cast<RankedTensorType>(from.getType());
+      auto old = typeOf(from);
       if (old.getShape() == shape)
         return from;
       return nn::ReshapeOp::create(b, loc, old.clone(shape), from);
@@ -195,7 +195,7 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     auto transpose = [&](Value from, ArrayRef<int64_t> order) -> Value {
       if (llvm::is_sorted(order))
         return from;
-      auto old = cast<RankedTensorType>(from.getType());
+      auto old = typeOf(from);
       SmallVector<int64_t> shape;
       for (int64_t source : order)
         shape.push_back(old.getDimSize(source));
@@ -219,8 +219,7 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
         b, loc, arranged.getType(), arranged, random.seed, random.step,
         random.ids, ValueRange(), b.getF64FloatAttr(p),
         b.getI64IntegerAttr(number),
-        b.getDenseI64ArrayAttr(
-            cast<RankedTensorType>(arranged.getType()).getShape()));
+        b.getDenseI64ArrayAttr(typeOf(arranged).getShape()));
     dropped = reshape(transpose(dropped, back), whole);
     for (OpOperand *use : place.uses)
       use->set(dropped);

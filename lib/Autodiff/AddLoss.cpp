@@ -6,6 +6,7 @@
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -24,7 +25,7 @@ namespace {
 
 /// Sums over all dimensions.
 Value sumAll(OpBuilder &b, Location loc, Value value) {
-  int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
+  int64_t rank = typeOf(value).getRank();
   return b.createOrFold<nn::ReduceOp>(
       loc, nn::Combiner::Sum, value, llvm::to_vector(llvm::seq<int64_t>(rank)));
 }
@@ -216,7 +217,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       if (nn::roleOf(argument) == nn::Role::Labels &&
           argument.getType() == type)
         return argument;
-      auto own = cast<RankedTensorType>(argument.getType());
+      auto own = typeOf(argument);
       func.emitError("the loss needs labels of type ")
           << type.getElementType() << " and shape [" << type.getShape()
           << "], but the model has an input 'labels' of type "
@@ -241,7 +242,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
 
   FailureOr<std::pair<Value, Value>> crossEntropy(func::FuncOp func,
                                                   OpBuilder &b, Value output) {
-    auto type = cast<RankedTensorType>(output.getType());
+    auto type = typeOf(output);
     if (type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
       return func.emitError(
                  "cross_entropy needs logits [..., classes] of floats, "
@@ -271,7 +272,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
 
   FailureOr<std::pair<Value, Value>> meanSquares(func::FuncOp func,
                                                  OpBuilder &b, Value output) {
-    auto type = cast<RankedTensorType>(output.getType());
+    auto type = typeOf(output);
     Location loc = output.getLoc();
     if (!isa<FloatType>(type.getElementType()))
       return func.emitError("mse needs an output of floats, found ") << type;
@@ -292,7 +293,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
   /// step.
   FailureOr<std::pair<Value, Value>>
   insideModel(func::FuncOp func, OpBuilder &b, Value output, unsigned index) {
-    auto type = cast<RankedTensorType>(output.getType());
+    auto type = typeOf(output);
     if (type.getNumElements() != 1 || !isa<FloatType>(type.getElementType()))
       return func.emitError("the loss output must be one float, found ")
              << type;
@@ -327,9 +328,7 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
       sum = arith::NegFOp::create(b, loc, sum);
     else if (mean.factor != 1)
       sum = arith::MulFOp::create(
-          b, loc, sum,
-          nn::createSplat(b, loc, cast<RankedTensorType>(sum.getType()),
-                          mean.factor));
+          b, loc, sum, nn::createSplat(b, loc, typeOf(sum), mean.factor));
     sum = b.createOrFold<nn::ReshapeOp>(loc, scalar, sum);
     Value count = mean.count
                       ? b.createOrFold<nn::ReshapeOp>(loc, scalar, mean.count)

@@ -7,6 +7,7 @@
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -359,7 +360,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   Value squaresOf(OpBuilder &b, Location loc, ValueRange gradients) {
     Value squares;
     for (Value gradient : gradients) {
-      auto type = cast<RankedTensorType>(gradient.getType());
+      auto type = typeOf(gradient);
       Value square = arith::MulFOp::create(b, loc, gradient, gradient);
       Value sum = b.createOrFold<nn::ReduceOp>(
           loc, nn::Combiner::Sum, square,
@@ -433,7 +434,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
   /// `updated` if `condition` holds, else `old`.
   Value choose(OpBuilder &b, Location loc, Value condition, Value updated,
                Value old) {
-    auto type = cast<RankedTensorType>(old.getType());
+    auto type = typeOf(old);
     Value all = condition;
     if (type.getRank())
       all = nn::BroadcastOp::create(

@@ -215,7 +215,7 @@ struct AddRouterLossesPass
   FailureOr<Value> countedLabels(func::FuncOp func, OpBuilder &b) {
     Location loc = func.getLoc();
     for (BlockArgument argument : func.getArguments()) {
-      auto type = cast<RankedTensorType>(argument.getType());
+      auto type = typeOf(argument);
       if (roleOf(func, argument.getArgNumber()) != nn::Role::Labels ||
           !type.getElementType().isInteger(64))
         continue;

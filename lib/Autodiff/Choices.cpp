@@ -5,6 +5,7 @@
 
 #include "BuildFunctions.h"
 #include "cleave/Support/Locations.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
@@ -16,9 +17,7 @@ namespace cleave::autodiff {
 
 namespace {
 
-int64_t sizeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getNumElements();
-}
+int64_t sizeOf(Value value) { return typeOf(value).getNumElements(); }
 
 /// An expert with a capacity drops token-expert pairs beyond it. Given the
 /// expert ids `taken` after such drops, returns the ids before them. Searches
@@ -138,7 +137,7 @@ bool reachesResult(Value value) {
 /// along the last dimension, returns this argument; otherwise returns null.
 BlockArgument perExpert(Value value, int64_t experts) {
   auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
-  int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;
+  int64_t last = typeOf(value).getRank() - 1;
   if (!broadcast || broadcast.getDims() != ArrayRef<int64_t>{last})
     return {};
   BlockArgument tensor = tensorOf(broadcast.getInput());
@@ -177,8 +176,7 @@ SmallVector<Choice> findChoices(func::FuncOp func) {
     if (!seen.insert(choice.taken).second)
       continue;
     choice.chosen = chosenOf(choice.taken);
-    choice.experts =
-        cast<RankedTensorType>(dot.getMatrices().getType()).getDimSize(0);
+    choice.experts = typeOf(dot.getMatrices()).getDimSize(0);
     if (auto top = choice.chosen.getDefiningOp<nn::TopKOp>())
       choice.slotsPerToken = top.getK();
     else if (choice.chosen.getDefiningOp<nn::ArgMaxOp>())

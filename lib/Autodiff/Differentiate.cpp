@@ -8,6 +8,7 @@
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/BlockVJP.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_DIFFERENTIATEPASS
@@ -129,7 +130,7 @@ struct DifferentiatePass
       Value value = terminator->getOperand(result);
       if (isStage ? resultRoleOf(func, result) == nn::Role::Loss
                   : result == 0) {
-        auto scalar = cast<RankedTensorType>(value.getType());
+        auto scalar = typeOf(value);
         if (scalar.getRank() != 0)
           return func.emitError("the loss sum must be a scalar, found ")
                  << scalar;
@@ -154,8 +155,7 @@ struct DifferentiatePass
     OpBuilder &b = backward.builder();
     Location loc = loss.getLoc();
     auto splat = [&](double value) {
-      return nn::createSplat(b, loc, cast<RankedTensorType>(loss.getType()),
-                             value);
+      return nn::createSplat(b, loc, typeOf(loss), value);
     };
     if (!apart)
       return splat(1.0);
@@ -203,8 +203,7 @@ struct DifferentiatePass
     auto orZero = [&](Value cotangent, Value forward) -> Value {
       if (cotangent)
         return cotangent;
-      return nn::createSplat(b, func.getLoc(),
-                             cast<RankedTensorType>(forward.getType()), 0.0);
+      return nn::createSplat(b, func.getLoc(), typeOf(forward), 0.0);
     };
     for (BlockArgument argument : incoming(func)) {
       results.push_back(orZero(backward.cotangentOf(argument), argument));

@@ -2,6 +2,7 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/ShardingRule.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -15,8 +16,7 @@ using namespace cleave::autodiff;
 namespace {
 
 bool isOfFloats(Value value) {
-  return isa<FloatType>(
-      cast<RankedTensorType>(value.getType()).getElementType());
+  return isa<FloatType>(typeOf(value).getElementType());
 }
 
 /// Returns whether the operation only transposes, reshapes, converts (to

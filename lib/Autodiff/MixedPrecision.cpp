@@ -6,6 +6,7 @@
 #include "cleave/Autodiff/Passes.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/DenseSet.h"
@@ -237,7 +238,7 @@ private:
     if (!isNarrow(value))
       return value;
     Value from = narrow(value);
-    auto type = cast<RankedTensorType>(from.getType());
+    auto type = typeOf(from);
     return arith::ExtFOp::create(builder, value.getLoc(),
                                  type.clone(builder.getF32Type()), from);
   }

@@ -2,6 +2,8 @@
 
 #include "Routers.h"
 
+#include "cleave/Support/ValueUtils.h"
+
 using namespace mlir;
 
 namespace cleave::autodiff {
@@ -18,7 +20,7 @@ bool isConstant(Value value) {
 /// broadcast over tokens.
 bool isPerExpert(Value value) {
   auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
-  int64_t last = cast<RankedTensorType>(value.getType()).getRank() - 1;
+  int64_t last = typeOf(value).getRank() - 1;
   return broadcast && broadcast.getDims() == ArrayRef<int64_t>{last};
 }
 
@@ -94,8 +96,7 @@ FailureOr<SmallVector<Router>> findRouters(func::FuncOp func) {
       return dot.emitError("the scores by which its experts are chosen are "
                            "neither logits nor a softmax or sigmoid of "
                            "them; losses of routers need that");
-    router.experts =
-        cast<RankedTensorType>(router.logits.getType()).getShape().back();
+    router.experts = typeOf(router.logits).getShape().back();
     routers.push_back(router);
   }
   return routers;

@@ -4,6 +4,7 @@
 #define CLEAVE_LIB_AUTODIFF_ROUTERS_H
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -23,13 +24,10 @@ struct Router {
 
   /// Returns the shape [tokens...].
   llvm::ArrayRef<int64_t> tokens() const {
-    return mlir::cast<mlir::RankedTensorType>(logits.getType())
-        .getShape()
-        .drop_back();
+    return typeOf(logits).getShape().drop_back();
   }
   bool hasSlots() const {
-    return mlir::cast<mlir::RankedTensorType>(ids.getType()).getRank() >
-           int64_t(tokens().size());
+    return typeOf(ids).getRank() > int64_t(tokens().size());
   }
 };
 

@@ -6,6 +6,7 @@
 #include "BuildFunctions.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/Constants.h"
 #include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,15 +28,6 @@ static std::string spell(Value value) {
   if (Operation *op = value.getDefiningOp())
     return "'" + op->getName().getStringRef().str() + "'";
   return "an input";
-}
-
-/// Returns the element of a constant whose elements are all equal; null for
-/// other values.
-static Attribute splatOf(Value value) {
-  DenseElementsAttr dense;
-  if (value && matchPattern(value, m_Constant(&dense)) && dense.isSplat())
-    return dense.getSplatValue<Attribute>();
-  return {};
 }
 
 /// Returns whether a and b are the same value or equal constants.
@@ -362,8 +354,8 @@ FailureOr<Value> LossSplitter::repeat(Value whole, Value twin, unsigned dim) {
   if (!twin)
     return failure();
   Location loc = whole.getLoc();
-  if (Attribute element = splatOf(whole)) {
-    Attribute other = splatOf(twin);
+  if (Attribute element = splatElementOf(whole)) {
+    Attribute other = splatElementOf(twin);
     if (element == other)
       return twin;
     return Value(arith::ConstantOp::create(

@@ -111,10 +111,10 @@ private:
       if (resultRoleOf(update, i) != nn::Role::Metric ||
           nn::resultNameOf(update, i) != "finite")
         continue;
-      Value told = update.getBody().front().getTerminator()->getOperand(i);
+      Value flag = update.getBody().front().getTerminator()->getOperand(i);
       Value holds =
-          arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, told,
-                                nn::createSplat(b, loc, typeOf(told), 0.0));
+          arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, flag,
+                                nn::createSplat(b, loc, typeOf(flag), 0.0));
       return nn::BroadcastOp::create(b, loc, type.clone(b.getI1Type()), holds,
                                      ArrayRef<int64_t>());
     }

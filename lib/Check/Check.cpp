@@ -66,12 +66,14 @@ private:
     }
   }
 
-  /// Gets from the engine those results of the function that a check compares,
-  /// and adds them to the outcome of the run.
-  LogicalResult collect(func::FuncOp func) {
+  /// Gets from the engine those results of the function that a check compares
+  /// (only those of kind `only`, if given), and adds them to the outcome of the
+  /// run.
+  LogicalResult collect(func::FuncOp func,
+                        std::optional<TensorKind> only = std::nullopt) {
     for (const Port &port : resultsOf(func)) {
       std::optional<TensorKind> kind = kindOf(port);
-      if (!kind)
+      if (!kind || (only && kind != only))
         continue;
       FailureOr<Gathered> got = engine.get(port);
       if (failed(got))
@@ -116,36 +118,20 @@ private:
                  : !addsLoss    ? "loss"
                                 : "weight")
              << ", but a step has " << microbatches << " microbatches";
-    std::vector<Port> sums;
-    for (const Port &port : resultsOf(func))
-      if (port.role == nn::Role::Loss || port.role == nn::Role::Weight)
-        sums.push_back(port);
-    std::vector<Tensor> totals(sums.size());
-    for (int64_t k = 0; k < microbatches; ++k) {
+    for (int64_t k = 0; k < microbatches; ++k)
       if (failed(values.setMicrobatch(engine, step, k)) ||
           failed(engine.run(nn::kLossGradFunc)))
         return failure();
-      for (auto [port, total] : llvm::zip(sums, totals)) {
-        FailureOr<Gathered> got = engine.get(port);
-        if (failed(got))
-          return failure();
-        total = std::move(got->whole);
-      }
-    }
-    for (auto [port, total] : llvm::zip(sums, totals))
-      (port.role == nn::Role::Loss ? outcome.loss : outcome.weight) =
-          total.floats[0];
     for (const Port &port : resultsOf(func)) {
-      if (port.role != nn::Role::Buffer)
+      bool isLoss = port.role == nn::Role::Loss;
+      if (!isLoss && port.role != nn::Role::Weight)
         continue;
       FailureOr<Gathered> got = engine.get(port);
       if (failed(got))
         return failure();
-      outcome.tensors.push_back({port.name, TensorKind::Buffer,
-                                 std::move(got->whole), got->replicaDifference,
-                                 got->rankOf});
+      (isLoss ? outcome.loss : outcome.weight) = got->whole.floats[0];
     }
-    return success();
+    return collect(func, TensorKind::Buffer);
   }
 
   LogicalResult update() {

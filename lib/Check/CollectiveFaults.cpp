@@ -5,6 +5,7 @@
 #include "FaultPlaces.h"
 
 #include "cleave/Interfaces/StageAttrs.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -50,7 +51,7 @@ void scaleResults(Operation *op, double factor) {
   OpBuilder builder(op->getContext());
   builder.setInsertionPointAfter(op);
   for (Value result : op->getResults()) {
-    auto type = cast<RankedTensorType>(result.getType());
+    auto type = typeOf(result);
     if (!isa<FloatType>(type.getElementType()))
       continue;
     Value by = nn::createSplat(builder, op->getLoc(), type, factor);
@@ -180,7 +181,7 @@ Places check::normTwice(ModuleOp module) {
                arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
                                      place, splatBefore(op, count, 0));
            for (OpOperand &operand : op->getOpOperands()) {
-             auto type = cast<RankedTensorType>(operand.get().getType());
+             auto type = typeOf(operand.get());
              auto scalar = RankedTensorType::get({}, type.getElementType());
              Value times = arith::SelectOp::create(builder, loc, first,
                                                    splatBefore(op, scalar, 2),

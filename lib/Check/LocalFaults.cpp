@@ -3,6 +3,8 @@
 
 #include "FaultPlaces.h"
 
+#include "cleave/Support/ValueUtils.h"
+
 #include "mlir/IR/Matchers.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -33,7 +35,7 @@ dist::AxisListAttr swapped(dist::MeshAttr mesh, dist::AxisListAttr axes,
 /// `old` is the identity of a reduction, with which padding is filled. Returns
 /// a splat of the same type that changes the reduction's result.
 Value noIdentity(Operation *op, Value old) {
-  auto type = cast<RankedTensorType>(old.getType());
+  auto type = typeOf(old);
   DenseElementsAttr splat;
   double value = 1;
   bool known = matchPattern(old, m_Constant(&splat)) && splat.isSplat();

@@ -6,6 +6,7 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Interfaces/StageSums.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -100,8 +101,7 @@ private:
         taken = *given;
         continue;
       }
-      auto type = cast<RankedTensorType>(
-          instance.buffers.at(before).port.value.getType());
+      auto type = typeOf(instance.buffers.at(before).port.value);
       taken.assign(ranks, Tensor(type)); // zeros
     }
     return true;

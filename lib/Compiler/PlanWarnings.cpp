@@ -158,7 +158,8 @@ void warnOfPadding(ModuleOp module, const Config &config) {
       auto local = cast<RankedTensorType>(func.getArgumentTypes()[i]);
       auto sharding =
           func.getArgAttrOfType<dist::ShardingAttr>(i, dist::kShardingAttrName);
-      auto whole = func.getArgAttrOfType<TypeAttr>(i, "dist.global_type");
+      auto whole =
+          func.getArgAttrOfType<TypeAttr>(i, dist::kGlobalTypeAttrName);
       if (!sharding || !whole)
         continue;
       auto global = cast<RankedTensorType>(whole.getValue());

@@ -1,6 +1,7 @@
 // Computes, for each router, how many token-expert pairs a rank processes and
 // exchanges.
 
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Explain/Explain.h"
 #include "cleave/Memory/BoundaryTable.h"
@@ -78,7 +79,7 @@ std::vector<ExpertLoad> cleave::expertLoadsOf(const program::Program &program,
         continue;
       auto counts =
           llvm::cast<mlir::RankedTensorType>(func.getResultTypes()[i]);
-      if (auto whole = attrs.getAs<mlir::TypeAttr>("dist.global_type"))
+      if (auto whole = attrs.getAs<mlir::TypeAttr>(dist::kGlobalTypeAttrName))
         counts = llvm::cast<mlir::RankedTensorType>(whole.getValue());
       load.experts = counts.getNumElements();
       load.slotsPerToken = router.getSlotsPerToken();

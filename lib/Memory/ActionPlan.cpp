@@ -4,7 +4,9 @@
 #include "cleave/Memory/ActionPlan.h"
 
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Memory/Source.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -20,7 +22,7 @@ static bool isMemory(Value value) {
 
 /// Copies a whole tensor into new memory.
 static Value copyWhole(OpBuilder &b, Location loc, Value value) {
-  int64_t count = cast<RankedTensorType>(value.getType()).getNumElements();
+  int64_t count = typeOf(value).getNumElements();
   SmallVector<int64_t> view = {0, 1};
   return rt::CopyOp::create(b, loc, value.getType(), value, Value(), view, view,
                             ArrayRef<int64_t>(count));
@@ -101,7 +103,7 @@ Storage &ActionPlan::addStorage(Value value, int64_t position) {
   places[value] = {int64_t(storages.size()), 0};
   parent.push_back(storages.size());
   Storage &storage = storages.emplace_back();
-  storage.bytes = storage.ownBytes = bytesOfType(value.getType());
+  storage.bytes = storage.ownBytes = bytesOf(value.getType());
   storage.first = storage.last = position;
   return storage;
 }
@@ -149,8 +151,8 @@ void ActionPlan::addReadsBeyond(Operation &op) {
     return;
   for (auto [operand, elements] :
        llvm::zip(op.getOperands(), beyond.asArrayRef())) {
-    auto type = cast<RankedTensorType>(operand.getType());
-    int64_t bytes = bytesOfType(type);
+    auto type = typeOf(operand);
+    int64_t bytes = bytesOf(type);
     Place place = places[operand];
     Storage &storage = storages[place.storage];
     storage.bytes =
@@ -187,9 +189,8 @@ void ActionPlan::addResults(rt::CommandOpInterface command) {
 
 void ActionPlan::addAlias(OpResult result, Value operand,
                           const rt::Alias &alias) {
-  auto type = cast<RankedTensorType>(result.getType());
-  int64_t width =
-      bytesOfType(type) / std::max<int64_t>(1, type.getNumElements());
+  auto type = typeOf(result);
+  int64_t width = bytesOf(type) / std::max<int64_t>(1, type.getNumElements());
   Place source = places[operand];
   Storage &storage = storages[source.storage];
   storage.bytes =
@@ -283,7 +284,7 @@ bool ActionPlan::canTake(Operation *op, unsigned result,
   if (storages[storage].last != positions.lookup(reader) ||
       (starts && storages[storage].beforeLast > positions.lookup(op)) ||
       storages[storage].constant ||
-      storages[storage].ownBytes < bytesOfType(op->getResult(result).getType()))
+      storages[storage].ownBytes < bytesOf(op->getResult(result).getType()))
     return false;
   return !readTwice(op, operand, [&](Value value) {
     return find(places.lookup(value).storage);
@@ -302,7 +303,7 @@ void ActionPlan::placeResults(const BoundaryTable &table, bool &repaired) {
     Place place = places.lookup(value);
     Storage &storage = storages[place.storage];
     bool whole = place.fixed && place.offset == 0 &&
-                 storage.ownBytes == bytesOfType(value.getType());
+                 storage.ownBytes == bytesOf(value.getType());
     if (whole && storage.argument && storage.boundary == target)
       continue;
     bool fits = whole && !storage.argument && storage.boundary < 0;

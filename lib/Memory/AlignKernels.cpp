@@ -5,6 +5,8 @@
 #include "cleave/Memory/Passes.h"
 
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -22,8 +24,8 @@ using namespace mlir;
 using namespace cleave;
 
 static int64_t widthOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return bytesOfType(type) / std::max<int64_t>(1, type.getNumElements());
+  auto type = typeOf(value);
+  return bytesOf(type) / std::max<int64_t>(1, type.getNumElements());
 }
 
 /// Returns the largest power of two, up to kKernelAlignment, that divides the
@@ -87,8 +89,7 @@ struct AlignKernelsPass : cleave::impl::AlignKernelsPassBase<AlignKernelsPass> {
       auto add = [&](Value value) {
         int64_t alignment = alignmentOf(value);
         alignments.push_back(alignment);
-        isNarrow |=
-            alignment < kernels::widestAccess(bytesOfType(value.getType()));
+        isNarrow |= alignment < kernels::widestAccess(bytesOf(value.getType()));
         return alignment > 0;
       };
       if (!llvm::all_of(op->getOperands(), add) ||

@@ -3,13 +3,12 @@
 
 #include "cleave/Memory/BoundaryTable.h"
 
+#include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/Pipe/IR/Pipe.h"
 #include "cleave/Interfaces/Interfaces.h"
 
 using namespace mlir;
 using namespace cleave;
-
-int64_t cleave::bytesOfType(Type type) { return bytesOf(type); }
 
 StringRef BoundaryBuffer::slot() const { return pipe::slotOf(attrs); }
 
@@ -94,7 +93,7 @@ LogicalResult BoundaryTable::add(func::FuncOp func, Type type,
                               << " is not a tensor with nn.name and nn.role";
   nn::Role role = *known;
   auto [entry, isNew] = byKey.try_emplace(keyOf(name, role), buffers.size());
-  auto global = attrs.getAs<TypeAttr>("dist.global_type");
+  auto global = attrs.getAs<TypeAttr>(dist::kGlobalTypeAttrName);
   if (isNew) {
     BoundaryBuffer buffer;
     buffer.name = name.str();
@@ -103,7 +102,7 @@ LogicalResult BoundaryTable::add(func::FuncOp func, Type type,
     buffer.globalType =
         global ? cast<RankedTensorType>(global.getValue()) : tensor;
     buffer.attrs = attrs;
-    buffer.bytes = bytesOfType(tensor);
+    buffer.bytes = bytesOf(tensor);
     buffer.buffer = bufferName(name, role);
     while (!byBuffer.try_emplace(buffer.buffer, buffers.size()).second)
       buffer.buffer += "." + nn::spell(role).str();
@@ -120,8 +119,8 @@ LogicalResult BoundaryTable::add(func::FuncOp func, Type type,
            << what << " " << index << " '" << name << "' has role "
            << nn::spell(role) << ", but elsewhere it has "
            << nn::spell(other.role);
-  Attribute have = other.attrs.get("dist.sharding"),
-            want = attrs.get("dist.sharding");
+  Attribute have = other.attrs.get(dist::kShardingAttrName),
+            want = attrs.get(dist::kShardingAttrName);
   if (have && want && have != want)
     return func.emitOpError()
            << what << " " << index << " '" << name << "' has sharding " << want

@@ -2,6 +2,7 @@
 
 #include "cleave/Memory/LibraryCalls.h"
 
+#include "cleave/Support/ValueUtils.h"
 #include "cleave/workspace.h"
 
 using namespace mlir;
@@ -27,7 +28,7 @@ FailureOr<program::DType> cleave::dtypeOf(Type element) {
 }
 
 static program::DType dtype(Value value) {
-  return *dtypeOf(cast<RankedTensorType>(value.getType()).getElementType());
+  return *dtypeOf(typeOf(value).getElementType());
 }
 
 static program::MatrixRef matrix(ArrayRef<int64_t> view) {
@@ -155,9 +156,7 @@ program::Attention cleave::describe(rt::AttentionGradOp op) {
 }
 
 program::Convolution cleave::describe(rt::ConvOp op) {
-  auto shapeOf = [](Value value) {
-    return cast<RankedTensorType>(value.getType()).getShape();
-  };
+  auto shapeOf = [](Value value) { return typeOf(value).getShape(); };
   auto list = [](ArrayRef<int64_t> values) {
     return std::vector<int64_t>(values.begin(), values.end());
   };

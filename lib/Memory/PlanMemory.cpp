@@ -1,6 +1,7 @@
 // rt-plan-memory: assigns an address to every value of the command lists.
 
 #include "cleave/Interfaces/BoundaryAttrs.h"
+#include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Memory/ActionPlan.h"
 #include "cleave/Memory/Passes.h"
 
@@ -250,7 +251,7 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
       return ports[loop.table.ofResult(body, index)];
     };
     auto elementOf = [&](Value whole) {
-      int64_t bytes = bytesOfType(whole.getType()) / trips;
+      int64_t bytes = bytesOf(whole.getType()) / trips;
       rt::AddressAttr first = outside(whole);
       return repeat.getReverse() ? moving(shifted(first, (trips - 1) * bytes),
                                           depth, trips, -bytes)
@@ -260,7 +261,7 @@ struct PlanMemoryPass : cleave::impl::PlanMemoryPassBase<PlanMemoryPass> {
              slices = repeat.getSlices().size();
     for (unsigned index = 0; index < pairs; ++index) {
       Value pair = repeat.getResult(index);
-      int64_t bytes = bytesOfType(pair.getType()) / 2;
+      int64_t bytes = bytesOf(pair.getType()) / 2;
       int64_t period = std::min<int64_t>(trips, 2);
       argument(index) =
           moving(shifted(outside(pair), bytes), depth, period, -bytes);

@@ -4,6 +4,7 @@
 #include "Split.h"
 
 #include "cleave/Interfaces/Condition.h"
+#include "cleave/Interfaces/Interfaces.h"
 
 #include <numeric>
 
@@ -149,7 +150,7 @@ int64_t Action::largestResult() const {
   for (auto collective : collectives) {
     int64_t bytes = 0;
     for (Value value : collective.getValues())
-      bytes += alignUp(bytesOfType(value.getType()));
+      bytes += alignUp(bytesOf(value.getType()));
     largest = std::max(largest, bytes);
   }
   return largest;

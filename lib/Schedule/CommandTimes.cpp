@@ -2,6 +2,7 @@
 
 #include "CommandTimes.h"
 
+#include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Memory/BoundaryTable.h"
 
 using namespace mlir;
@@ -58,7 +59,7 @@ static double bytesOfAll(ValueRange values) {
   double bytes = 0;
   for (Value value : values)
     if (isa<RankedTensorType>(value.getType()))
-      bytes += double(bytesOfType(value.getType()));
+      bytes += double(bytesOf(value.getType()));
   return bytes;
 }
 

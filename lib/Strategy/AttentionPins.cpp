@@ -6,6 +6,7 @@
 #include "HeadSplit.h"
 #include "Residuals.h"
 #include "StrategyUtils.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"
@@ -124,13 +125,11 @@ private:
     op.getKPositionsMutable().assign(indices(op.getKey()));
   }
 
-  static int64_t length(Value value) {
-    return cast<RankedTensorType>(value.getType()).getDimSize(1);
-  }
+  static int64_t length(Value value) { return typeOf(value).getDimSize(1); }
 
   /// Returns the values 0, 1, 2, ... along dimension 1 of `like`.
   Value indices(Value like) {
-    int64_t size = cast<RankedTensorType>(like.getType()).getDimSize(1);
+    int64_t size = typeOf(like).getDimSize(1);
     Value &known = iotas[size];
     if (!known) {
       auto builder = OpBuilder::atBlockBegin(&func.getBody().front());
@@ -331,7 +330,7 @@ private:
       return dim == 1 ? std::pair(ArrayRef(positions), true)
                       : std::pair(ArrayRef<dist::AxisRefAttr>(), false);
     };
-    int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
+    int64_t rank = typeOf(value).getRank();
     return constrain(builder, value, sharding(rank, dims));
   }
 

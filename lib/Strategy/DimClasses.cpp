@@ -7,6 +7,7 @@
 
 #include "cleave/Dialect/NN/IR/NN.h"
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -33,8 +34,7 @@ static bool isConstant(Operation *op) {
 DimClasses::DimClasses(func::FuncOp func) {
   Block &body = func.getBody().front();
   for (BlockArgument argument : body.getArguments())
-    for (int64_t dim : llvm::seq<int64_t>(
-             0, cast<RankedTensorType>(argument.getType()).getRank()))
+    for (int64_t dim : llvm::seq<int64_t>(0, typeOf(argument).getRank()))
       dimOf(argument, dim);
   for (Operation &op : body.without_terminator())
     if (!isConstant(&op))
@@ -49,7 +49,7 @@ DimClasses::Dim DimClasses::dimOf(Value value, int64_t dim) {
   auto [it, isNew] =
       numbers.insert({{value, dim}, static_cast<Dim>(sizes.size())});
   if (isNew) {
-    sizes.push_back(cast<RankedTensorType>(value.getType()).getDimSize(dim));
+    sizes.push_back(typeOf(value).getDimSize(dim));
     unions.insert(it->second);
   }
   return it->second;
@@ -146,7 +146,7 @@ static int64_t contractionWork(Operation *op, const ShardingRule &rule) {
   }
   if (!isContraction)
     return 0;
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  auto type = typeOf(op->getResult(0));
   return 2 * reduced * type.getNumElements();
 }
 

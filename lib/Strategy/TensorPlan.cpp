@@ -6,6 +6,7 @@
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/Transforms/PositionFlow.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -222,7 +223,7 @@ Colours::Colours(func::FuncOp func, const DimClasses &classes,
   };
   for (BlockArgument argument : func.getArguments()) {
     DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
-    int64_t rank = cast<RankedTensorType>(argument.getType()).getRank();
+    int64_t rank = typeOf(argument).getRank();
     if (roleOf(attrs) == Role::Parameter) {
       auto plan = plans.find(nameOf(attrs));
       if (plan == plans.end())
@@ -245,7 +246,7 @@ Colours::Colours(func::FuncOp func, const DimClasses &classes,
 }
 
 std::optional<Axes> Colours::home(Value value) const {
-  int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
+  int64_t rank = typeOf(value).getRank();
   bool chosen = false, hidden = false;
   for (int64_t dim = 0; dim < rank; ++dim) {
     chosen |= kindOf(value, dim) == Kind::Chosen;

@@ -83,7 +83,8 @@ LogicalResult target::emitBoundary(const BoundaryTable &table,
       if (view.getPermutation())
         entry.viewPerm = numbers(view.getPermutation());
     }
-    auto sharding = buffer.attrs.getAs<dist::ShardingAttr>("dist.sharding");
+    auto sharding =
+        buffer.attrs.getAs<dist::ShardingAttr>(dist::kShardingAttrName);
     if (sharding && mesh) {
       for (dist::DimShardingAttr dim : sharding.getDims())
         entry.sharding.push_back(subAxes(mesh, dim.getAxes()));

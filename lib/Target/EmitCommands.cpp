@@ -6,6 +6,7 @@
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Memory/LibraryCalls.h"
 #include "cleave/Memory/Source.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -14,7 +15,7 @@ using namespace cleave;
 using namespace cleave::target;
 
 static int64_t elementBytes(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
+  auto type = typeOf(value);
   return program::sizeOf(*dtypeOf(type.getElementType()));
 }
 
@@ -52,7 +53,7 @@ uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
   program::Kernel &kernel = program.kernels.emplace_back();
   kernel.symbol = op.getKernel().str();
   for (Value operand : op->getOperands())
-    kernel.args.push_back({bytesOfType(operand.getType()), false});
+    kernel.args.push_back({bytesOf(operand.getType()), false});
   if (auto beyond = op->getAttrOfType<DenseI64ArrayAttr>(rt::kBeyondAttr))
     for (auto [arg, operand, elements] :
          llvm::zip(kernel.args, op->getOperands(), beyond.asArrayRef()))
@@ -60,7 +61,7 @@ uint32_t CommandEmitter::kernelIndex(rt::LaunchOp op) {
   // If an operand shares memory with a result, only the result is marked as
   // written.
   for (Value result : op->getResults())
-    kernel.args.push_back({bytesOfType(result.getType()), true});
+    kernel.args.push_back({bytesOf(result.getType()), true});
   kernel.numArgs = kernel.args.size();
   return entry->second;
 }
@@ -128,7 +129,7 @@ program::Gemm CommandEmitter::gemm(rt::GemmOp op) {
     gemm.sums = ref(sums);
   if (Value scratch = op.getScratchResult()) {
     gemm.workspace = ref(scratch);
-    gemm.workspaceSize = bytesOfType(scratch.getType());
+    gemm.workspaceSize = bytesOf(scratch.getType());
   }
   return gemm;
 }
@@ -143,7 +144,7 @@ program::GroupedGemm CommandEmitter::grouped(rt::GroupedGemmOp op) {
   x.ids.buffer = ref(op.getIds(), op.getIdsView()[0]);
   if (Value scratch = op.getScratchResult()) {
     x.workspace = ref(scratch);
-    x.workspaceSize = bytesOfType(scratch.getType());
+    x.workspaceSize = bytesOf(scratch.getType());
   }
   return x;
 }
@@ -181,7 +182,7 @@ void CommandEmitter::fillShared(program::Attention &x, Op op) {
         strided(x.dropoutKeys, op.getDropoutKeys(), op.getDropoutKeysView());
   if (Value scratch = op.getScratchResult()) {
     x.workspace = ref(scratch);
-    x.workspaceSize = bytesOfType(scratch.getType());
+    x.workspaceSize = bytesOf(scratch.getType());
   }
 }
 
@@ -209,19 +210,18 @@ program::Convolution CommandEmitter::convolution(rt::ConvOp op) {
   x.y = ref(op.getOutput());
   if (Value scratch = op.getScratchResult()) {
     x.workspace = ref(scratch);
-    x.workspaceSize = bytesOfType(scratch.getType());
+    x.workspaceSize = bytesOf(scratch.getType());
   }
   return x;
 }
 
 program::PlanRows CommandEmitter::planRows(rt::PlanRowsOp op) {
   program::PlanRows plan;
-  ArrayRef<int64_t> sizes =
-      cast<RankedTensorType>(op.getSources().getType()).getShape();
+  ArrayRef<int64_t> sizes = typeOf(op.getSources()).getShape();
   plan.rounds = sizes[0];
   plan.ranks = sizes[1];
   plan.places = sizes[2];
-  plan.rows = cast<RankedTensorType>(op.getIds().getType()).getNumElements();
+  plan.rows = typeOf(op.getIds()).getNumElements();
   plan.tile = op.getTile();
   plan.ids = ref(op.getIds());
   plan.sources = ref(op.getSources());
@@ -233,7 +233,7 @@ program::PlanRows CommandEmitter::planRows(rt::PlanRowsOp op) {
 
 program::SortRows CommandEmitter::sortRows(rt::SortRowsOp op) {
   program::SortRows sort;
-  sort.rows = cast<RankedTensorType>(op.getIds().getType()).getNumElements();
+  sort.rows = typeOf(op.getIds()).getNumElements();
   sort.groups = op.getGroups();
   sort.ids = ref(op.getIds());
   sort.order = ref(op.getOrder());
@@ -244,9 +244,7 @@ program::SortRows CommandEmitter::sortRows(rt::SortRowsOp op) {
 
 program::PositionInExpert
 CommandEmitter::positionInExpert(rt::PositionInExpertOp op) {
-  auto shapeOf = [](Value value) {
-    return cast<RankedTensorType>(value.getType()).getShape();
-  };
+  auto shapeOf = [](Value value) { return typeOf(value).getShape(); };
   program::PositionInExpert order;
   ArrayRef<int64_t> ids = shapeOf(op.getIds());
   order.b = ids[0];
@@ -270,7 +268,7 @@ program::Collective CommandEmitter::collective(rt::CollectiveOp op) {
   program::Collective collective;
   collective.kind = static_cast<program::CollectiveKind>(op.getKind());
   collective.reduce = static_cast<program::ReduceOp>(op.getReduce());
-  auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
+  auto type = typeOf(op.getInputs()[0]);
   collective.dtype = *dtypeOf(type.getElementType());
   collective.group = subAxes(op.getGroup());
   ArrayRef<int64_t> layout = op.getLayout();

@@ -8,6 +8,7 @@
 
 #include "Remap.h"
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
 #include <set>
@@ -415,7 +416,7 @@ int32_t PipelineEmitter::transfer(const Instance &own, int sender, int receiver,
     const BoundaryBuffer &buffer = *bufferOf(own, name, role);
     program::Transfer part;
     part.src = part.dst = address(own, buffer, microbatch);
-    part.count = part.inner = part.dstInner = bytesOfType(buffer.type);
+    part.count = part.inner = part.dstInner = bytesOf(buffer.type);
     floats &= buffer.type.getElementType().isF32();
     halves &= buffer.type.getElementType().isBF16();
     message.parts.push_back(std::move(part));

@@ -5,6 +5,7 @@
 #include "EmitPipeline.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/StageAttrs.h"
 
 using namespace mlir;
@@ -39,7 +40,7 @@ void PipelineEmitter::loadStored(const Instance &own, int microbatch,
         bufferOf(own, (name + ".slot").str(), nn::Role::Residual);
     if (slot) // null if the stage does not read the input
       copy(address(own, buffer, microbatch), address(own, *slot, microbatch),
-           bytesOfType(buffer.type), label);
+           bytesOf(buffer.type), label);
   }
 }
 
@@ -70,7 +71,7 @@ void PipelineEmitter::emitTransfer(const Instance &own,
       for (const std::string &name : names)
         copy(address(from, *bufferOf(from, name, role), action.microbatch),
              address(to, *bufferOf(to, name, role), action.microbatch),
-             bytesOfType(bufferOf(to, name, role)->type), label);
+             bytesOf(bufferOf(to, name, role)->type), label);
     return;
   }
   int32_t token =
@@ -144,8 +145,7 @@ LogicalResult PipelineEmitter::emitChain(int rank, StringRef function) {
           if (to == stage)
             copy(address(a, *bufferOf(a, name, nn::Role::Activation), 0),
                  address(b, *bufferOf(b, name, nn::Role::Activation), 0),
-                 bytesOfType(bufferOf(b, name, nn::Role::Activation)->type),
-                 label);
+                 bytesOf(bufferOf(b, name, nn::Role::Activation)->type), label);
         return;
       }
       int32_t token =

@@ -4,6 +4,7 @@
 #include "EmitPipeline.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/StageSums.h"
 #include "cleave/Memory/LibraryCalls.h"
 
@@ -88,7 +89,7 @@ private:
              << name << "', but not one after another";
     if (!before)
       return success();
-    int64_t bytes = bytesOfType(before->type);
+    int64_t bytes = bytesOf(before->type);
     auto place = llvm::find(counted, stage);
     if (place == counted.begin() || place == counted.end()) {
       emitter.push(program::Fill{ref(stage, name + ".before"), 1, bytes, 0},
@@ -159,7 +160,7 @@ private:
     program::BufferRef given = ref(last, sum.members.at(last).operand);
     program::BufferRef total =
         ref(here.back(), sum.members.at(here.back()).result);
-    int64_t bytes = bytesOfType(*type);
+    int64_t bytes = bytesOf(*type);
     if (counted.empty())
       emitter.push(program::Fill{given, 1, bytes, 0}, label);
     SmallVector<int> ranks = ranksOf(sum);

@@ -80,10 +80,6 @@ private:
   llvm::StringMap<int64_t> byKey, byBuffer;
 };
 
-/// Returns the size in bytes of a tensor of static shape; an i1 element takes
-/// one byte.
-int64_t bytesOfType(mlir::Type type);
-
 } // namespace cleave
 
 #endif

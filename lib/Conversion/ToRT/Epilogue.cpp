@@ -3,6 +3,7 @@
 
 #include "SelectLibrary.h"
 #include "Views.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Matchers.h"
@@ -90,7 +91,7 @@ static bool fuseBias(rt::GemmOp gemm, bool narrow) {
   auto broadcast = other ? other.getDefiningOp<nn::BroadcastOp>() : nullptr;
   if (!broadcast || gemm.getCView().back() != 1)
     return false;
-  auto type = cast<RankedTensorType>(broadcast.getInput().getType());
+  auto type = typeOf(broadcast.getInput());
   if (type.getElementType() != element)
     return false;
   int64_t rank = broadcast.getType().getRank();
@@ -279,7 +280,7 @@ static bool sumsColumns(nn::ReduceOp sum, Value base, ArrayRef<int64_t> view,
 /// product. If the operand is a cotangent and C is a weight gradient, these
 /// sums are the bias gradient.
 static bool fuseOperandSum(rt::GemmOp gemm, nn::ReduceOp sum) {
-  auto type = cast<RankedTensorType>(sum.getType());
+  auto type = typeOf(sum);
   if (!gemm.getBatch().empty() || gemm.getBias() ||
       !gemm.getAlpha().isExactlyValue(1.0) ||
       gemm.getActivation() != rt::Activation::None ||

@@ -9,6 +9,7 @@
 
 #include "SelectLibrary.h"
 #include "Views.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -253,10 +254,9 @@ private:
 
 EinsumLowering::EinsumLowering(nn::EinsumOp op)
     : op(op), b(op), loc(op.getLoc()), labels(op.getLabels()), lhs(op.getLhs()),
-      rhs(op.getRhs()), resultType(cast<RankedTensorType>(op.getType())) {
+      rhs(op.getRhs()), resultType(typeOf(op)) {
   auto sizes = [&](StringRef names, Value value) {
-    for (auto [name, size] :
-         llvm::zip(names, cast<RankedTensorType>(value.getType()).getShape()))
+    for (auto [name, size] : llvm::zip(names, typeOf(value).getShape()))
       x.size[name] = size;
   };
   sizes(labels.lhs, lhs);
@@ -348,7 +348,7 @@ Value EinsumLowering::spread(Value operand, StringRef own, StringRef order,
       dims.push_back(dim);
     }
   Value placed = b.createOrFold<nn::TransposeOp>(loc, operand, permutation);
-  if (auto type = cast<RankedTensorType>(placed.getType());
+  if (auto type = typeOf(placed);
       type.getElementType() != wide.getElementType())
     placed = arith::ExtFOp::create(b, loc, type.clone(wide.getElementType()),
                                    placed);

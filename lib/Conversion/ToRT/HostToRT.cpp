@@ -6,6 +6,7 @@
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Dialect/RT/IR/RT.h"
+#include "cleave/Fusion/Fusion.h"
 #include "cleave/Interfaces/Condition.h"
 #include "cleave/Interfaces/ProgramWalk.h"
 #include "cleave/Support/ValueUtils.h"
@@ -91,13 +92,15 @@ private:
 
   LogicalResult launch(func::CallOp call) {
     auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
-    auto extent =
-        kernel ? kernel->getAttrOfType<IntegerAttr>("nn.extent") : nullptr;
+    auto extent = kernel
+                      ? kernel->getAttrOfType<IntegerAttr>(kernels::kExtentAttr)
+                      : nullptr;
     if (!extent || !kernel->hasAttr(kKernelAttr))
       return call.emitOpError("calls @")
              << call.getCallee() << ", which is not a kernel with an extent";
-    auto grain = kernel->getAttrOfType<IntegerAttr>("nn.grain");
-    auto inplace = kernel->getAttrOfType<DenseI64ArrayAttr>("nn.inplace");
+    auto grain = kernel->getAttrOfType<IntegerAttr>(kernels::kGrainAttr);
+    auto inplace =
+        kernel->getAttrOfType<DenseI64ArrayAttr>(kernels::kInPlaceAttr);
     auto op = rt::LaunchOp::create(
         b, call.getLoc(), call.getResultTypes(), call.getCalleeAttr().getAttr(),
         call.getOperands(), extent.getInt(), grain ? grain.getInt() : 1,

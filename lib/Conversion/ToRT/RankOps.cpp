@@ -4,6 +4,7 @@
 #include "SelectLibrary.h"
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -11,7 +12,7 @@ using namespace cleave;
 void cleave::expandKeepFirst(dist::KeepFirstOp op) {
   OpBuilder b(op);
   Location loc = op.getLoc();
-  auto type = cast<RankedTensorType>(op.getType());
+  auto type = typeOf(op);
   auto index = RankedTensorType::get({}, b.getI64Type());
   Value place = dist::AxisIndexOp::create(b, loc, index, op.getMeshAttr(),
                                           op.getAxesAttr());

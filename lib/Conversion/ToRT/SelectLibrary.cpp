@@ -3,6 +3,7 @@
 #include "SelectLibrary.h"
 #include "cleave/Conversion/ToRT/Passes.h"
 #include "cleave/Interfaces/ProgramWalk.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -78,7 +79,7 @@ void cleave::mergePads(arith::AddFOp add) {
       return;
   // The only dimension in which the nn.pad operations add elements becomes the
   // dimension of the concatenation.
-  auto type = cast<RankedTensorType>(sum.getType());
+  auto type = typeOf(sum);
   int64_t dim = -1;
   for (int64_t d = 0; d < type.getRank(); ++d)
     if (llvm::any_of(pads, [&](nn::PadOp pad) {

@@ -7,6 +7,7 @@
 #include "SelectLibrary.h"
 
 #include "cleave/Dialect/Dist/IR/Sharding.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -64,7 +65,7 @@ class Expansion {
 public:
   Expansion(WindowOp op, int64_t members)
       : op(op), members(members), dim(op.getDim()), b(op), loc(op.getLoc()),
-        type(cast<RankedTensorType>(op.getResults()[0].getType())),
+        type(typeOf(op.getResults()[0])),
         scalar(RankedTensorType::get({}, b.getI64Type())),
         row(RankedTensorType::get({type.getDimSize(dim)}, b.getI64Type())) {}
 
@@ -91,7 +92,7 @@ private:
 
   Value add(const Round &round, Value result) {
     Value piece = op.getInputs()[0];
-    auto have = cast<RankedTensorType>(piece.getType());
+    auto have = typeOf(piece);
     SmallVector<int64_t> offsets(have.getRank(), 0), ones(have.getRank(), 1),
         shape(have.getShape());
     offsets[dim] = round.low;

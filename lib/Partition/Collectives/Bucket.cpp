@@ -7,6 +7,7 @@
 #include "cleave/Cost/LinkModel.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Support/ValueUtils.h"
 #include "llvm/ADT/MapVector.h"
 #include <algorithm>
 #include <deque>
@@ -36,7 +37,7 @@ std::string keyOf(Operation *op) {
     if (attr.getName() != "dims" && attr.getName() != "split_dims" &&
         attr.getName() != "concat_dims" && attr.getName() != kPaddingAttrName)
       out << attr.getName().getValue() << '=' << attr.getValue() << ' ';
-  out << cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  out << typeOf(op->getOperand(0)).getElementType();
   return key;
 }
 

@@ -10,6 +10,7 @@
 #include "cleave/Dialect/Dist/IR/Padding.h"
 #include "cleave/Partition/Passes.h"
 #include "cleave/Partition/Propagation/FactorGraph.h"
+#include "cleave/Support/ValueUtils.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace cleave {
@@ -39,7 +40,7 @@ void scatterReductions(Block &block, MeshAttr mesh) {
         break;
       slices.push_back(slice);
     }
-    auto type = cast<RankedTensorType>(reduce->getResult(0).getType());
+    auto type = typeOf(reduce->getResult(0));
     int64_t ways = axesSize(mesh, reduce.getAxes().getAxes());
     if (slices.empty() ||
         size_t(std::distance(reduce->getResult(0).use_begin(),

@@ -194,7 +194,7 @@ private:
   mlir::Value ofColumn(const Round &in, mlir::Value value);
   mlir::RankedTensorType widened(const Round &in, mlir::Value value) const;
   mlir::Value rowwise(Choice &choice, unsigned round, mlir::Operation *op,
-                      llvm::function_ref<mlir::Value(mlir::Value)> thereOf);
+                      llvm::function_ref<mlir::Value(mlir::Value)> atExpertsOf);
   mlir::Value send(Choice &choice, unsigned round, mlir::Value rows);
   mlir::Value exchange(const Choice &choice, unsigned round, mlir::Value blocks,
                        bool home);
@@ -202,7 +202,7 @@ private:
   mlir::Value flat(mlir::Value value, llvm::ArrayRef<int64_t> shape);
   mlir::Value number(mlir::Value like, int64_t value);
   mlir::Value keep(mlir::Value value);
-  mlir::Value keptHere(mlir::Value value);
+  mlir::Value saved(mlir::Value value);
   void mark(mlir::Operation *op);
 
   const dist::MeshAxes &mesh;

@@ -17,7 +17,7 @@ using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
 
-/// The value before saves and rematerializations.
+/// Returns the value that `value` saves or rematerializes, or `value` itself.
 Value cleave::partition::kept(Value value) {
   while (Operation *def = value.getDefiningOp()) {
     if (!isa<nn::SaveOp, nn::RematerializeOp>(def))
@@ -127,9 +127,9 @@ Value ExpertRows::unmasked(const Choice &choice, Value rows) const {
 /// See ExpertRows.h.
 Value ExpertRows::atExperts(Choice &choice, unsigned round, Value rows) {
   Round &in = choice.rounds[round];
-  if (Value there = in.atExperts.lookup(rows))
-    return there;
-  Value there;
+  if (Value result = in.atExperts.lookup(rows))
+    return result;
+  Value result;
   if (const Combined *back = combinedOf(rows); back && back->choice == &choice)
     return back->atExperts[round];
   for (auto [local, arrived] : choice.rounds[0].atExperts)
@@ -138,42 +138,42 @@ Value ExpertRows::atExperts(Choice &choice, unsigned round, Value rows) {
       // The backward pass needs the dispatched tokens again. The tokens of the
       // first exchange round are saved at the expert ranks. Further exchange
       // rounds are usually empty; their tokens are dispatched again.
-      there = round == 0 ? keep(arrived) : send(choice, round, rows);
+      result = round == 0 ? keep(arrived) : send(choice, round, rows);
       break;
     }
   Operation *def = rows.getDefiningOp();
-  if (auto save = dyn_cast_if_present<nn::SaveOp>(def); save && !there) {
-    there = round == 0 ? atExperts(choice, round, save.getInput())
-                       : recomputed(choice, round, save.getInput());
-    if (there && round == 0)
-      there = keep(there);
+  if (auto save = dyn_cast_if_present<nn::SaveOp>(def); save && !result) {
+    result = round == 0 ? atExperts(choice, round, save.getInput())
+                        : recomputed(choice, round, save.getInput());
+    if (result && round == 0)
+      result = keep(result);
   }
-  if (!there)
-    there = rowwise(choice, round, def, [&](Value operand) {
+  if (!result)
+    result = rowwise(choice, round, def, [&](Value operand) {
       return atExperts(choice, round, operand);
     });
-  if (there)
-    in.atExperts[rows] = there;
-  return there;
+  if (result)
+    in.atExperts[rows] = result;
+  return result;
 }
 
 Value ExpertRows::recomputed(Choice &choice, unsigned round, Value rows) {
   Round &in = choice.rounds[round];
-  if (Value there = in.recomputed.lookup(rows))
-    return there;
-  Value there;
+  if (Value result = in.recomputed.lookup(rows))
+    return result;
+  Value result;
   if (const Combined *back = combinedOf(rows); back && back->choice == &choice)
-    there = back->recompute(round);
+    result = back->recompute(round);
   else if (llvm::any_of(choice.sentRows,
                         [&](Value sent) { return isSame(sent, rows); }))
-    there = send(choice, round, keptHere(rows));
+    result = send(choice, round, saved(rows));
   else
-    there = rowwise(choice, round, rows.getDefiningOp(), [&](Value operand) {
+    result = rowwise(choice, round, rows.getDefiningOp(), [&](Value operand) {
       return recomputed(choice, round, operand);
     });
-  if (there)
-    in.recomputed[rows] = there;
-  return there;
+  if (result)
+    in.recomputed[rows] = result;
+  return result;
 }
 
 bool ExpertRows::ofExperts(const Choice &choice, Value rows) {
@@ -186,16 +186,16 @@ bool ExpertRows::ofExperts(const Choice &choice, Value rows) {
 }
 
 /// Emits `op` for the tokens of one exchange round at the expert ranks.
-/// `thereOf` returns an operand at the expert ranks, or null. Returns null if
-/// `op` is not elementwise, or if `thereOf` returns null.
+/// `atExpertsOf` returns an operand at the expert ranks, or null. Returns null
+/// if `op` is not elementwise, or if `atExpertsOf` returns null.
 Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
-                          llvm::function_ref<Value(Value)> thereOf) {
+                          llvm::function_ref<Value(Value)> atExpertsOf) {
   if (!op)
     return {};
   Round &in = choice.rounds[round];
   if (Value value = op->getNumResults() == 1 ? op->getResult(0) : Value();
       value && unmasked(choice, value) != value)
-    return thereOf(unmasked(choice, value));
+    return atExpertsOf(unmasked(choice, value));
   if (auto gather = dyn_cast<nn::GatherOp>(op))
     return ofExperts(choice, gather.getResult())
                ? make<nn::GatherOp>(widened(in, gather.getResult()),
@@ -208,7 +208,7 @@ Value ExpertRows::rowwise(Choice &choice, unsigned round, Operation *op,
   // is not at the expert ranks.
   SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
-    operands.push_back(isOfColumn(operand) ? Value() : thereOf(operand));
+    operands.push_back(isOfColumn(operand) ? Value() : atExpertsOf(operand));
     if (!operands.back() && !isOfColumn(operand))
       return {};
   }
@@ -245,10 +245,9 @@ Value ExpertRows::keep(Value value) {
 
 /// Saves a value for the backward pass. A broadcast is not saved, but repeated
 /// where it is read.
-Value ExpertRows::keptHere(Value value) {
+Value ExpertRows::saved(Value value) {
   if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
-    return make<nn::BroadcastOp>(broadcast.getType(),
-                                 keptHere(broadcast.getInput()),
-                                 broadcast.getDims());
+    return make<nn::BroadcastOp>(
+        broadcast.getType(), saved(broadcast.getInput()), broadcast.getDims());
   return keep(value);
 }

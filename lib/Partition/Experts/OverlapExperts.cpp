@@ -10,6 +10,7 @@
 #include "cleave/Interfaces/Interfaces.h"
 #include "cleave/Interfaces/StageAttrs.h"
 #include "cleave/Partition/Passes.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -123,7 +124,7 @@ struct DistOverlapExpertsPass
         // Skips exchanges of integers (expert ids), which are too small to
         // overlap with computation. Also skips exchange rounds after the first,
         // which run only if tokens did not fit into the first round.
-        auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
+        auto type = typeOf(op.getInputs()[0]);
         if (!isa<FloatType>(type.getElementType()) ||
             op->hasAttr(kWhenAttrName))
           return;

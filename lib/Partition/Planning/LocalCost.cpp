@@ -8,6 +8,7 @@
 
 #include "LocalCost.h"
 #include "cleave/Interfaces/Interfaces.h"
+#include "cleave/Support/ValueUtils.h"
 #include "mlir/IR/Diagnostics.h"
 #include <limits>
 
@@ -35,8 +36,7 @@ static int64_t countWithin(int64_t first, int64_t stride, int64_t count,
 
 int64_t cleave::partition::elementsReceived(WindowOp window, int64_t ranks) {
   int64_t size = window.getSize(), tile = tileSize(size, ranks), most = 0;
-  int64_t count = cast<RankedTensorType>(window->getResult(0).getType())
-                      .getDimSize(window.getDim());
+  int64_t count = typeOf(window->getResult(0)).getDimSize(window.getDim());
   for (int64_t rank = 0; rank < ranks; ++rank) {
     int64_t first = window.getBase() + rank * window.getStep();
     int64_t low = std::min(rank * tile, size),
@@ -64,7 +64,7 @@ double cleave::partition::secondsWithin(Operation *op, const ShardingRule &rule,
   SmallVector<Value> operands;
   for (auto [operand, dims] :
        llvm::zip_equal(op->getOperands(), rule.operands)) {
-    auto type = cast<RankedTensorType>(operand.getType());
+    auto type = typeOf(operand);
     operands.push_back(scratch.addArgument(
         mesh.tile(layoutOf(dims, factors), type), op->getLoc()));
   }
@@ -87,7 +87,7 @@ double cleave::partition::secondsWithin(Operation *op, const ShardingRule &rule,
           setOf(mesh.decompose(reduce.getAxes().getAxes())), bytes);
     } else if (auto window = dyn_cast<WindowOp>(&local)) {
       Axes axes = mesh.decompose(window.getAxes().getAxes());
-      auto type = cast<RankedTensorType>(window->getOperand(0).getType());
+      auto type = typeOf(window->getOperand(0));
       int64_t row = bytesOf(type) /
                     std::max<int64_t>(type.getDimSize(window.getDim()), 1);
       seconds += links.permute(

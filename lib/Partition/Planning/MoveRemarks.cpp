@@ -3,6 +3,7 @@
 #include "MoveRemarks.h"
 
 #include "cleave/Partition/Utils/Describe.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/IR/Diagnostics.h"
 
@@ -49,7 +50,7 @@ void MoveRemarks::add(Value value, const Layout &from, const Layout &to,
                       ReshardPlanner &planner) {
   if (!movesTiles(moves))
     return;
-  auto type = cast<RankedTensorType>(value.getType());
+  auto type = typeOf(value);
 
   // To find out whether the cause is a size that does not divide evenly, plans
   // the same reshard with such sizes replaced by sizes that do.

@@ -2,6 +2,8 @@
 
 #include "OpPlanner.h"
 
+#include "cleave/Support/ValueUtils.h"
+
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
@@ -119,7 +121,7 @@ void OpPlanner::addCarry(Operation *op, const ShardingRule &rule,
         fits &= all == 0 || have.kind == kind;
         kind = have.kind;
       }
-      scalar &= cast<RankedTensorType>(operand.getType()).getRank() == 0;
+      scalar &= typeOf(operand).getRank() == 0;
       all |= have.partial;
       common &= have.partial;
       bytes += bytesOf(operand.getType());

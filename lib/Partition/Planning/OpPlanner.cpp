@@ -3,6 +3,7 @@
 #include "OpPlanner.h"
 
 #include "LocalCost.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -81,7 +82,7 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
   };
   for (auto [index, dims] : llvm::enumerate(rule.operands)) {
     Value operand = op->getOperand(index);
-    auto type = cast<RankedTensorType>(operand.getType());
+    auto type = typeOf(operand);
     Layout need = cleave::layoutOf(dims, axes);
     elements += type.getNumElements();
     if (!hasLayout(operand))
@@ -93,7 +94,7 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
     move(type, elementBytes(type), layoutOf(operand), need);
   }
   for (unsigned index = 0; index < op->getNumResults(); ++index) {
-    auto type = cast<RankedTensorType>(op->getResult(index).getType());
+    auto type = typeOf(op->getResult(index));
     elements += type.getNumElements();
     Layout made = produced(rule, choice, index);
     int64_t bytes = elementBytes(type);
@@ -107,8 +108,7 @@ double OpPlanner::cost(Operation *op, const ShardingRule &rule,
         isReducedLater(op->getResult(index), made, asked[index]) &&
         isSummedLater(op, choice.carry))
       for (unsigned operand : choice.group)
-        bytes = std::min(bytes, elementBytes(cast<RankedTensorType>(
-                                    op->getOperand(operand).getType())));
+        bytes = std::min(bytes, elementBytes(typeOf(op->getOperand(operand))));
     move(type, bytes, made, asked[index]);
   }
   int64_t ways = 1;

@@ -11,6 +11,7 @@
 #include "cleave/Partition/Propagation/FactorGraph.h"
 #include "cleave/Partition/Reshard/Reshard.h"
 #include "cleave/Partition/Utils/Regions.h"
+#include "cleave/Support/ValueUtils.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_DISTPARTITIONPASS
@@ -152,7 +153,7 @@ private:
         break;
       at = user->getResult(0);
     }
-    if (cast<RankedTensorType>(value.getType()).getRank() == 0)
+    if (typeOf(value).getRank() == 0)
       return takesGradients ? Purpose::Norm : Purpose::Loss;
     return Purpose::Activation;
   }
@@ -195,7 +196,7 @@ private:
     for (const Local &local : known)
       if (local.layout == layout)
         return local.value;
-    auto type = cast<RankedTensorType>(global.getType());
+    auto type = typeOf(global);
     if (op && partition::isGenerator(op)) {
       FailureOr<Value> value = generate(op, layout);
       if (failed(value))
@@ -251,7 +252,7 @@ private:
     Layout have = cleave::layoutOf(rule.results[0], factors);
     if (have == layout)
       return value;
-    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    auto type = typeOf(op->getResult(0));
     return emitReshard(
         builder, op->getLoc(), mesh, type, value, have,
         reshards.plan(type.getShape(), elementBytes(type), have, layout),
@@ -369,8 +370,7 @@ private:
     SmallVector<Type> types;
     for (auto [value, attr] : llvm::zip_equal(carried, given)) {
       layouts.push_back(mesh.layout(cast<ShardingAttr>(attr)));
-      types.push_back(mesh.tile(
-          layouts.back(), cast<RankedTensorType>(value.result.getType())));
+      types.push_back(mesh.tile(layouts.back(), typeOf(value.result)));
       if (!value.init)
         continue;
       FailureOr<Value> init = in(value.init, layouts.back(), op);

@@ -3,6 +3,7 @@
 #include "cleave/Partition/Propagation/FactorGraph.h"
 
 #include "cleave/Partition/Utils/Regions.h"
+#include "cleave/Support/ValueUtils.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/MapVector.h"
@@ -16,7 +17,7 @@ ShardingRule cleave::partition::ruleOf(Operation *op) {
   if (auto constrain = dyn_cast<ConstrainOp>(op)) {
     ShardingRule rule;
     TensorFactors dims;
-    for (int64_t size : cast<RankedTensorType>(constrain.getType()).getShape())
+    for (int64_t size : typeOf(constrain).getShape())
       dims.push_back({rule.addFactor(size)});
     rule.operands = {dims};
     rule.results = {dims};

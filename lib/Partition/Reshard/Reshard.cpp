@@ -13,6 +13,7 @@
 #include "cleave/Dialect/Dist/IR/Padding.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -24,7 +25,7 @@ namespace {
 /// Pads a dimension at its end, or cuts it, to `size`.
 Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim,
              int64_t size) {
-  auto type = cast<RankedTensorType>(value.getType());
+  auto type = typeOf(value);
   int64_t have = type.getDimSize(dim);
   if (have == size)
     return value;
@@ -48,7 +49,7 @@ Value resize(OpBuilder &builder, Location loc, Value value, int64_t dim,
 Value embed(OpBuilder &builder, Location loc, const MeshAxes &mesh,
             RankedTensorType want, Value local, const Move &move) {
   int64_t dim = move.dim, size = want.getDimSize(dim);
-  int64_t tile = cast<RankedTensorType>(local.getType()).getDimSize(dim);
+  int64_t tile = typeOf(local).getDimSize(dim);
   auto scalar = RankedTensorType::get({}, builder.getI64Type());
   auto index = RankedTensorType::get({size}, builder.getI64Type());
   Value first = TileOffsetOp::create(builder, loc, scalar,
@@ -151,12 +152,11 @@ Value cleave::partition::emitReshard(OpBuilder &builder, Location loc,
   // Sets an attribute on a new collective: how many bytes of its payload are
   // padding. The payload is a tile in `layout`.
   auto note = [&](const Layout &layout, Value payload, Operation *collective) {
-    notePadding(collective, mesh, layout, type,
-                cast<RankedTensorType>(payload.getType()));
+    notePadding(collective, mesh, layout, type, typeOf(payload));
     return collective->getResult(0);
   };
   for (const Move &move : moves) {
-    auto have = cast<RankedTensorType>(local.getType());
+    auto have = typeOf(local);
     RankedTensorType want = mesh.tile(move.after, type);
     AxisListAttr axes = mesh.list(move.axes);
     auto kind = ReduceKindAttr::get(context, move.reduce);

@@ -3,21 +3,13 @@
 #include "cleave/Partition/Utils/PadMask.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/Constants.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
 using namespace cleave::partition;
-
-/// Returns the element of a scalar constant, or the common element of a splat
-/// constant; null for other values.
-static Attribute splatOf(Value value) {
-  DenseElementsAttr dense;
-  if (!matchPattern(value, m_Constant(&dense)) || !dense.isSplat())
-    return {};
-  return dense.getSplatValue<Attribute>();
-}
 
 /// Returns the operand of a scalar broadcast, or the value itself.
 static Value repeated(Value value) {
@@ -35,9 +27,10 @@ std::optional<PadMask> PadMask::of(arith::SelectOp op) {
   auto count = repeated(compare.getRhs()).getDefiningOp<arith::SubIOp>();
   auto offset =
       count ? count.getRhs().getDefiningOp<TileOffsetOp>() : TileOffsetOp();
-  auto size = count ? dyn_cast_or_null<IntegerAttr>(splatOf(count.getLhs()))
-                    : IntegerAttr();
-  Attribute filler = splatOf(op.getFalseValue());
+  auto size =
+      count ? dyn_cast_or_null<IntegerAttr>(splatElementOf(count.getLhs()))
+            : IntegerAttr();
+  Attribute filler = splatElementOf(op.getFalseValue());
   if (!index || !offset || !size || !filler)
     return std::nullopt;
   return PadMask{int64_t(index.getDim()), size.getValue().getSExtValue(),

@@ -8,6 +8,8 @@
 
 #include "cleave/Partition/Verify/Variance.h"
 
+#include "cleave/Support/ValueUtils.h"
+
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::dist;
@@ -41,8 +43,7 @@ Effect effectOf(Operation *op, unsigned index) {
     // If the windows are adjacent, its result consists of tiles again. In other
     // cases the windows overlap.
     effect.from = window.getDim();
-    int64_t length = cast<RankedTensorType>(op->getResult(index).getType())
-                         .getDimSize(window.getDim());
+    int64_t length = typeOf(op->getResult(index)).getDimSize(window.getDim());
     if (std::abs(int64_t(window.getStep())) ==
         length * std::abs(int64_t(window.getStride())))
       effect.to = window.getDim();

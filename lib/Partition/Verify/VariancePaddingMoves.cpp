@@ -8,6 +8,7 @@
 #include "cleave/Partition/Verify/VariancePadding.h"
 
 #include "cleave/Dialect/NN/IR/NN.h"
+#include "cleave/Support/ValueUtils.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -16,7 +17,7 @@ using namespace cleave::dist;
 using namespace cleave::partition;
 
 static int64_t extentOf(Value value, int64_t dim) {
-  return cast<RankedTensorType>(value.getType()).getDimSize(dim);
+  return typeOf(value).getDimSize(dim);
 }
 
 /// On each rank, `from` elements of a dimension are split by `axes` into tiles
@@ -102,10 +103,8 @@ LogicalResult Padding::visitWindow(WindowOp op, Extent &extent,
           last = base + (length * ways - 1) * stride;
   if (extent.kind == Extent::Padded &&
       (std::min(first, last) >= size || std::max(first, last) < 0))
-    extent.filler =
-        Builder(op.getContext())
-            .getZeroAttr(cast<RankedTensorType>(op->getResult(0).getType())
-                             .getElementType());
+    extent.filler = Builder(op.getContext())
+                        .getZeroAttr(typeOf(op->getResult(0)).getElementType());
   return success();
 }
 
@@ -265,8 +264,8 @@ LogicalResult Padding::visitReshape(Operation *op) {
     return success();
   }
   Extents from = known->second;
-  auto fromShape = cast<RankedTensorType>(input.getType()).getShape();
-  auto toShape = cast<RankedTensorType>(result.getType()).getShape();
+  auto fromShape = typeOf(input).getShape();
+  auto toShape = typeOf(result).getShape();
   bool allFree = llvm::all_of(
       from, [](const Extent &e) { return e.kind == Extent::Free; });
   Extents to(toShape.size(), Extent::of(allFree ? Extent::Free : Extent::Real));
@@ -342,8 +341,7 @@ LogicalResult Padding::visitLookup(Operation *op, const Lookup &lookup,
   // True for a gather whose indices are a list (a tensor of rank 1). It can
   // move elements to other positions along the dimension. So it can select the
   // rank's tile from a window, or place the tile among zeros.
-  bool places = isa<nn::GatherOp>(op) &&
-                cast<RankedTensorType>(indices.getType()).getRank() == 1;
+  bool places = isa<nn::GatherOp>(op) && typeOf(indices).getRank() == 1;
   const Extent &extent = at(table, dim);
   // If the dimension is a window that dist.window gave the rank, the gather can
   // select the rank's tile from this window. The tile may begin at a different
