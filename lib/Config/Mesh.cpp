@@ -119,7 +119,7 @@ ConfigResult<Mesh> cleave::resolveMesh(const Config &config,
     if (!ranks)
       return ConfigError{"mesh." + rest->first +
                          " = -1 takes what is left of the rank count, which is "
-                         "not known; give --ranks N or a size"};
+                         "not known; give it (--ranks N), or a size"};
     if (*ranks % known != 0)
       return ConfigError{"mesh." + rest->first +
                          " = -1: " + std::to_string(*ranks) +

@@ -4,9 +4,9 @@
 // The compiler prints nothing and never exits: errors, warnings and remarks are
 // diagnostics of the context (Support/Messages.h formats them). Several
 // compilers may run at the same time, each with its own context. The shared
-// library also contains the runtime (cleave/runtime.h), whose functions for
-// ranks in several processes do both: cleave_serve prints errors, and it and
-// cleave_finish may end the process.
+// library also contains parts of the runtime (cleave/runtime.h). There,
+// cleave_serve and cleave_finish, which only the tools call and only where ranks
+// are several processes, print errors and may end the process.
 
 #ifndef CLEAVE_COMPILER_COMPILER_H
 #define CLEAVE_COMPILER_COMPILER_H
