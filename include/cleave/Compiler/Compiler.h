@@ -5,8 +5,8 @@
 // diagnostics of the context (Support/Messages.h formats them). Several
 // compilers may run at the same time, each with its own context. The shared
 // library also contains parts of the runtime (cleave/runtime.h). There,
-// cleave_serve and cleave_finish, which only the tools call and only where ranks
-// are several processes, print errors and may end the process.
+// cleave_serve and cleave_finish, which only the tools call and only where
+// ranks are several processes, print errors and may end the process.
 
 #ifndef CLEAVE_COMPILER_COMPILER_H
 #define CLEAVE_COMPILER_COMPILER_H
