@@ -195,7 +195,7 @@ class Given(Messages):
                    "from data".replace("(", r"\(").replace(")", r"\)"),
                    *self.infer("b.onnx", "x.npz", *bound, "--set", "data.inputs.k=k"))
         support.succeed(CLEAVE, "import", "c.onnx", "--set", "dims.batch=2", "-o", "c.mlir", cwd=self.folder)
-        self.error("data.bind.t (--bind): binds inputs of ONNX models", "explain", "c.mlir", "--bind", "t=1")
+        self.error(r"data.bind.t \(--bind\): binds inputs of ONNX models", "explain", "c.mlir", "--bind", "t=1")
 
     # While it runs
 
