@@ -54,7 +54,7 @@ class MixedPrecision(unittest.TestCase):
             curves = []
             for precision in ("fp32", "bf16"):
                 log, _ = self.train(f"{model}-{precision}", model, "", "--steps", steps,
-                                    train__precision=precision)
+                                    train__precision=precision, dims__sequence=48)
                 curves.append(np.array([line["loss"] for line in log]))
             single, mixed = curves
             with self.subTest(model=model):
@@ -70,10 +70,12 @@ class MixedPrecision(unittest.TestCase):
             if not support.ALL and model == "t5":
                 continue
             for mesh, keys in support.some(meshes[::-1], 1):
+                small = model in ("gpt2", "llama") and not support.ALL
                 with self.subTest(model=model, mesh=mesh, **keys):
                     said = json.loads(support.succeed(
-                        CLEAVE, "check", *training.flags(model, mesh, train__precision="bf16",
-                                                         **keys), "--json"))
+                        CLEAVE, "check", *training.flags(
+                            training.small(model) if small else model, mesh,
+                            train__precision="bf16", **keys), "--json", "--steps", 2))
                     self.assertTrue(said["pass"])
                     parts = {part: [t for t in said["tensors"] if t["part"] == part]
                              for part in ("exact", "rounding")}
@@ -84,6 +86,7 @@ class MixedPrecision(unittest.TestCase):
 
     def test_bytes_sent(self):
         """Half of those of fp32, but for gradients and statistics; as the runtime counts them."""
+        llama = training.small("llama", hidden=96, intermediate=128)  # statistics are few
         for mesh, keys in support.some((
                 ("data=2", {"parallel__data__zero": 3}), ("data=2", {"parallel__data__zero": 1}),
                 ("tensor=2", {}),
@@ -92,7 +95,7 @@ class MixedPrecision(unittest.TestCase):
             with self.subTest(mesh=mesh, **keys):
                 sent = {}
                 for precision in ("fp32", "bf16"):
-                    said = training.explain("llama", mesh, train__precision=precision, **keys)
+                    said = training.explain(llama, mesh, train__precision=precision, **keys)
                     sent[precision] = {}
                     for entry in said["per_rank"][0]["collectives"]:
                         kind = (entry["purpose"], entry["dtype"])
@@ -100,7 +103,7 @@ class MixedPrecision(unittest.TestCase):
                         sent[precision][kind] += entry["sent_bytes"]
                     total = sum(sent[precision].values())
                     out = f"{precision}-{mesh}-{len(keys)}-{keys.get('parallel__data__zero')}"
-                    log, _ = self.train(out, "llama", mesh, "--steps", 2,
+                    log, _ = self.train(out, llama, mesh, "--steps", 2,
                                         train__precision=precision, **keys)
                     ranks = len(said["per_rank"])
                     if len({str(r["collectives"]) for r in said["per_rank"]}) == 1:
@@ -116,11 +119,10 @@ class MixedPrecision(unittest.TestCase):
 
     def test_checkpoints_hold_the_master_weights(self):
         """In f32, and a run goes on from them with the same bits; or in the other precision."""
-        keys = dict(mesh="data=2", train__precision="bf16", parallel__data__zero=1)
-        self.train("whole", "gpt2", keys["mesh"], "--steps", 6, **{k: v for k, v in keys.items()
-                                                                 if k != "mesh"})
-        self.train("half", "gpt2", keys["mesh"], "--steps", 6, "--save-every", 3,
-                   **{k: v for k, v in keys.items() if k != "mesh"})
+        keys = dict(train__precision="bf16", parallel__data__zero=1)
+        gpt2, mesh = training.small("gpt2"), "data=2"
+        self.train("whole", gpt2, mesh, "--steps", 6, **keys)
+        self.train("half", gpt2, mesh, "--steps", 6, "--save-every", 3, **keys)
         first = self.folder / "half" / "checkpoint-000003"
         weights = support.read_safetensors(first / "model.safetensors")
         for name, array in weights.items():
@@ -130,8 +132,8 @@ class MixedPrecision(unittest.TestCase):
         state = support.read_safetensors(first / "optimizer.safetensors")
         self.assertFalse([name for name in state if name.endswith(".master")])
         for name, precision in (("again", "bf16"), ("other", "fp32")):
-            more = {k: v for k, v in keys.items() if k != "mesh"} | {"train__precision": precision}
-            self.train(name, "gpt2", keys["mesh"], "--steps", 6, "--resume", first, **more)
+            self.train(name, gpt2, mesh, "--steps", 6, "--resume", first,
+                       **keys | {"train__precision": precision})
         whole, again, other = (training.losses(self.folder / name)[-3:]
                                for name in ("whole", "again", "other"))
         self.assertEqual(whole, again)
@@ -143,7 +145,8 @@ class MixedPrecision(unittest.TestCase):
                 ("wrong-group", "data=2,tensor=2")), 2):
             with self.subTest(kind=kind):
                 done = support.run(CLEAVE, "check", "--steps", 1,
-                                   *training.flags("gpt2", mesh, train__precision="bf16"),
+                                   *training.flags(training.small("gpt2"), mesh,
+                                                   train__precision="bf16"),
                                    "--inject", kind)
                 self.assertEqual(done.returncode, 1, done.stderr)
 

@@ -112,13 +112,12 @@ class MpiRun(unittest.TestCase):
             equal_runs(self, self.local(f"l{ranks}", "--save-every", 10, **sizes),
                        self.mpi(f"m{ranks}", "--save-every", 10, **sizes))
 
-    def test_only_one_process_prints(self):
-        done = mpirun(4, *self.command("a", "--steps", 3))
+    def test_one_process_prints_and_a_trace_has_the_ranks_of_all(self):
+        done = mpirun(4, *self.command("a", "--steps", 3, "--trace", self.folder / "trace.json",
+                                       microbatches=2))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertEqual(done.stdout.count("step 3/3"), 1)
         self.assertEqual(done.stdout.count("saved "), 1)
-
-    def test_a_trace_has_the_ranks_of_all_processes(self):
-        self.mpi("a", "--steps", 3, "--trace", self.folder / "trace.json", microbatches=2)
         check_trace(self, self.folder / "trace.json", ranks=4, steps=3, microbatches=2)
 
     def test_no_step_allocates(self):
@@ -275,10 +274,10 @@ class MpiRun(unittest.TestCase):
 @unittest.skipUnless(HAS_MPI, "mpirun is not installed (openmpi-bin)")
 @unittest.skipUnless(CLEAVE.exists() and RUN.exists() and LIBRARY.exists(), "cleave is not built")
 class MpiModels(unittest.TestCase):
-    """The driver on the committed models, with 4 ranks."""
+    """The driver on small models, with 4 ranks."""
 
     MESH = "data=2,tensor=2"
-    KEYS = {"parallel__data__zero": 3, "dims__sequence": 16}
+    KEYS = {"parallel__data__zero": 3}
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -292,7 +291,7 @@ class MpiModels(unittest.TestCase):
                 out = self.folder / f"{model}-{zero}-{name}"
                 keys = self.KEYS | {"parallel__data__zero": zero}
                 support.succeed(*start, *training.command(
-                    out, model, self.MESH, "--steps", 3, **keys))
+                    out, training.small(model), self.MESH, "--steps", 3, **keys))
                 outs.append(out)
             equal_runs(self, *outs)
 
@@ -301,7 +300,7 @@ class MpiModels(unittest.TestCase):
         for name, start in [("l", ()), ("m", (MPIRUN, 4))]:
             outs.append(self.folder / name)
             support.succeed(*start, *training.command(
-                outs[-1], "llama", "sequence=4", "--steps", 2,
+                outs[-1], training.small("llama"), "sequence=4", "--steps", 2,
                 parallel__sequence='[{kind="ring",axis="sequence",plan="ring"}]'))
         equal_runs(self, *outs)
         counters = json.loads((outs[1] / "counters.json").read_text())
@@ -313,14 +312,14 @@ class MpiModels(unittest.TestCase):
         for name, start in [("l", ()), ("m", (MPIRUN, 4))]:
             outs.append(self.folder / name)
             support.succeed(*start, *training.command(
-                outs[-1], "gpt2", "pipeline=2,data=2", "--steps", 2, dims__sequence=16,
+                outs[-1], training.small("gpt2"), "pipeline=2,data=2", "--steps", 2,
                 train__microbatches=2, parallel__data__zero=1,
                 parallel__pipeline__schedule="chimera"))
         equal_runs(self, *outs)
 
     def check(self, model, *more):
-        return mpirun(4, CLEAVE, "check", *training.flags(model, self.MESH, **self.KEYS), *more,
-                      timeout=1200)
+        return mpirun(4, CLEAVE, "check", *training.flags(training.small(model), self.MESH, **self.KEYS),
+                      *more, timeout=1200)
 
     def test_check_passes(self):
         for model in support.some(("llama", "gpt2"), 1):
@@ -371,8 +370,9 @@ class MpiModels(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
             self.assertRegex(done.stderr, pattern)
 
-        model = training.flags("gpt2", self.MESH, **self.KEYS)
-        for command in (["check", *model], training.command(self.folder / "x", "gpt2", self.MESH,
+        gpt2 = training.small("gpt2")
+        model = training.flags(gpt2, self.MESH, **self.KEYS)
+        for command in (["check", *model], training.command(self.folder / "x", gpt2, self.MESH,
                                                             **self.KEYS)[1:]):
             refused(r"the mesh \(data=2, tensor=2\) has 4 ranks, but there are 3", 3, CLEAVE,
                     *command)

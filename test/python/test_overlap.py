@@ -35,16 +35,16 @@ class Overlap(unittest.TestCase):
         path.write_text(f"[links.intra]\nlatency_us = {latency}\ngbytes_per_s = {rate}\n")
         return f'"{path}"'
 
-    def losses(self, name, mesh, *more, **keys):
+    def losses(self, name, mesh, *more, model="gpt2", **keys):
         out = self.folder / name
-        support.succeed(*training.command(out, "gpt2", mesh, "--steps", STEPS, *more,
+        support.succeed(*training.command(out, model, mesh, "--steps", STEPS, *more,
                                           data__validation=0.0, **keys))
         return [(line["loss"], line.get("grad_norm")) for line in support.read_log(out)]
 
     def test_bits_are_those_of_the_plain_order(self):
         for number, (mesh, keys) in enumerate(support.some(reversed(MESHES), 3)):
             with self.subTest(mesh=mesh, **keys):
-                keys = {**keys, "target__cluster": self.cluster()}
+                keys = {**keys, "target__cluster": self.cluster(), "model": training.small("gpt2")}
                 plain = self.losses(f"plain{number}", mesh, target__overlap="false", **keys)
                 self.assertEqual(self.losses(f"still{number}", mesh, **keys), plain)
                 # With communication threads, and with dead memory poisoned.

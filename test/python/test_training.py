@@ -68,12 +68,12 @@ class Training(unittest.TestCase):
 
     def test_compiled_programs_do_not_depend_on_the_heap(self):
         """With other bytes in allocated and freed memory (set by the C library) results are the same."""
-        flags = ["--set", "dims.sequence=16", *support.MESHES["data=2, tensor=2"]]
+        flags = support.MESHES["data=2, tensor=2"]
         for model in ("gpt2", "llama"):
             found = set()
             for fill in (1, 85, 254):
                 out = self.folder / f"{model}-{fill}"
-                done = support.run(support.CLEAVE, "compile", *support.model_flags(model), *flags,
+                done = support.run(support.CLEAVE, "compile", *training.flags(training.small(model)), *flags,
                                    "-o", out, env={"MALLOC_PERTURB_": str(fill)})
                 self.assertEqual(done.returncode, 0, done.stderr)
                 found.add(b"".join(path.read_bytes() for path in sorted(out.iterdir())))

@@ -41,6 +41,14 @@ def generated(**sizes):
     return path
 
 
+def small(family, **sizes):
+    """A model of two layers of small dimensions, which no two or three ranks divide evenly: for
+    what is the same in models of any size."""
+    return generated(family=family, **{"layers": 2, "hidden": 36, "heads": 6, "kv_heads": 3,
+                                       "intermediate": 50, "positions": 32, "batch": 8,
+                                       "sequence": 16, **sizes})
+
+
 def flags(model, mesh="", **keys):
     """Flags for a model (of test/models, or a file) on a mesh like "data=2,tensor=2"; keys have
     two underscores in place of each dot."""
