@@ -165,7 +165,7 @@ class Meshes(unittest.TestCase):
     """The same is dropped on every mesh."""
 
     # The covering set of the matrix compiles such programs, too.
-    turns = support.Turns(8)
+    turns = support.Turns(13)
 
     def check(self, model, mesh, *flags, **keys):
         if "sequence=" in mesh:

@@ -94,6 +94,9 @@ class Faults(unittest.TestCase):
         for model, flags in self.models.items():
             of_model = self.settings[model]
             for kind in kinds:
+                # Of the slots and microbatches of a pipeline, two models say enough.
+                if KINDS[kind] == PIPELINES and model == "switch" and not support.ALL:
+                    continue
                 with self.subTest(model=model, kind=kind):
                     of_values = KINDS[kind] == VALUES
                     sets = of_model[VALUES if of_values else COMMANDS] + of_model["all"]

@@ -27,7 +27,7 @@ class Experts(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
 
     # The covering set of the matrix compiles such programs, too.
-    turns = support.Turns(6)
+    turns = support.Turns(12)
 
     def passes(self, *flags, model=MODEL):
         how = [] if "--interpret" in flags else self.turns.flags()

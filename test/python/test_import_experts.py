@@ -51,7 +51,7 @@ class Experts(unittest.TestCase):
         meshes = [("data=2", {"parallel__data__zero": zero}) for zero in range(4)]
         meshes += [("tensor=2", {}), ("pipeline=2", {"train__microbatches": 2}),
                    ("data=2,tensor=2,pipeline=2", {"train__microbatches": 2, "parallel__data__zero": 3})]
-        turns = support.Turns(6)
+        turns = support.Turns(11)
         for model in ("mixtral", "switch", "deepseek"):
             for mesh, keys in support.some(meshes, 4):
                 with self.subTest(model, mesh=mesh, **keys):

@@ -250,11 +250,11 @@ class Checks(unittest.TestCase):
                                    **dict(SMALL, hidden=36, heads=3, sequence=7))
 
     # tools/matrix also compiles such programs, so most cases here are interpreted.
-    turns = support.Turns(5)
+    turns = support.Turns(9)
 
     def check(self, model, mesh, *keys, code=0, saved_input=""):
         done = support.run(CLEAVE, "check", *model, *flags(mesh, *keys, saved_input=saved_input),
-                           *self.turns.flags())
+                           "--steps", 3, *self.turns.flags())
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stderr
 
@@ -286,8 +286,8 @@ class Checks(unittest.TestCase):
                     ring = f'{{kind="ring",axis="r",plan="{plan}",order="{order}"}}'
                     # GPT-2 reads the first rows of a longer position table.
                     for model in (self.llama, self.gpt2):
-                        done = support.run(CLEAVE, "check", *model, *self.turns.flags(), *words(
-                            *mesh_keys("r=3"), f"parallel.sequence=[{ring}]"))
+                        done = support.run(CLEAVE, "check", *model, "--steps", 3, *self.turns.flags(),
+                                           *words(*mesh_keys("r=3"), f"parallel.sequence=[{ring}]"))
                         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                         self.assertNotIn("stay in order", done.stderr)
 
