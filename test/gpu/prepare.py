@@ -110,18 +110,16 @@ def bench(cleave, folder, scratch, name, family, sizes, steps, architectures):
 def models(folder):
     """Flags of each model."""
     flags = {}
-    for family in ("gpt2", "llama"):
+    for family, layers in (("gpt2", "2"), ("llama", "2"), ("mixtral", "1")):
         path = folder / f"{family}.onnx"
         subprocess.run([sys.executable, ROOT / "test/models/generate.py", path, "--family", family,
-                        "--layers", "2", "--batch", "4", "--sequence", "8", "--hidden", "32",
+                        "--layers", layers, "--batch", "4", "--sequence", "8", "--hidden", "32",
                         "--heads", "4", "--kv-heads", "2", "--vocab", "50", "--positions", "16",
                         "--intermediate", "48"], check=True)
         flags[family] = [path, "--config", path.with_suffix(".toml")]
     path = folder / "convnet.onnx"
     subprocess.run([sys.executable, ROOT / "test/models/convnet.py", path], check=True)
     flags["convnet"] = [path, "--config", path.with_suffix(".toml")]
-    path = ROOT / "test/models/mixtral.onnx"
-    flags["mixtral"] = [path, "--config", path.with_suffix(".toml")]
     return flags
 
 

@@ -9,6 +9,7 @@ import unittest
 import support
 import matrix_cells
 import matrix_faults
+import recorded_training
 
 ROOT = support.MODELS.parent.parent
 MATRIX = ROOT / "tools" / "matrix"
@@ -78,9 +79,9 @@ class Covering(unittest.TestCase):
 
 @unittest.skipUnless(support.CLEAVE.exists(), "cleave is not built")
 class Matrix(unittest.TestCase):
-    def random(self, first, count, *flags):
+    def random(self, first, count, *flags, **environment):
         said = support.succeed(sys.executable, MATRIX, "--random", count, "--first", first, *flags,
-                               "--build", support.CLEAVE.parent.parent)
+                               "--build", support.CLEAVE.parent.parent, env=environment)
         self.assertIn(f"\n{count} random configurations, {count} passed, 0 were refused, 0 failed",
                       said)
 
@@ -90,7 +91,7 @@ class Matrix(unittest.TestCase):
 
     @unittest.skipUnless((support.BUILD / "recorder").exists(), "built without the CUDA toolkit")
     def test_random_configurations_on_the_recorder(self):
-        self.random(0, 2, "--recorder")
+        self.random(0, 2, "--recorder", **({} if support.ALL else recorded_training.toolkit(support.BUILD)))
 
     def test_faults(self):
         """One fault of each kind is detected, in a cell of the covering set."""

@@ -159,7 +159,7 @@ def generate(folder, families=("gpt2", "llama"), layers=1, scrambled=True, **siz
 
 def layouts(folder):
     """Data strategies by tensor strategies, on models of one layer."""
-    models = generate(folder, batch=8, sequence=10)
+    models = generate(folder, batch=8, sequence=10, hidden=48, intermediate=88, vocab=67, positions=16)
     return [Cell(data, tensor, name, model, flags_of(data_mesh + mesh, data_keys + keys))
             for data, data_mesh, data_keys in DATA for tensor, mesh, keys in TENSOR
             for name, model in models if data_mesh or mesh]
