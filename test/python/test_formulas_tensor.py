@@ -184,8 +184,9 @@ class Bytes(unittest.TestCase):
             self.assertEqual({key: rank["memory"][key] for key in wanted}, wanted)
 
     def test_explain_says_what_the_formulas_say(self):
-        cases = [(family, layout, *case) for layout in LAYOUTS for family, several in
-                 WITH_DATA.items() for case in several]
+        cases = [(family, layout, *case) for i, layout in enumerate(LAYOUTS)
+                 for family, several in WITH_DATA.items() for j, case in enumerate(several)
+                 if support.ALL or (i + j) % 2 == 0]  # each combination with half of the layouts
         cases += [(family, "sp", "", {"saved_input": "full"}) for family in self.paths]
         # Split query heads of each key, or no split heads; sizes that do not divide.
         cases += [("llama", "sp", "", {}, "tensor=4"), ("llama", "sp", "", {}, "tensor=8"),

@@ -76,7 +76,7 @@ class Memory(unittest.TestCase):
             self.assertLess(memory["activations"], share * 1.01)
 
     def test_a_run_stays_within_the_plan(self):
-        model = generated(family="llama", sequence=4096, **TINY)
+        model = generated(family="llama", sequence=1024, **TINY)
         mesh, strategy = keys(4)
         planned = [rank["memory"]["peak"] for rank in explain(model, mesh, **strategy)["per_rank"]]
         with tempfile.TemporaryDirectory() as name:
@@ -89,7 +89,9 @@ class Memory(unittest.TestCase):
             self.assertLessEqual(memory["touched"], peak)
 
     def test_a_million_tokens(self):
-        """Memory of layers of a Llama with 7e9 parameters on rings of 16 and 64 ranks."""
+        """Memory of layers of a Llama with 7e9 parameters on two rings; the time to plan one grows
+        faster than its ranks do."""
+        small, large = (16, 64) if support.ALL else (4, 16)
         sizes = {"hidden": 4096, "heads": 32, "kv_heads": 32, "intermediate": 11008,
                  "vocab": 32000, "batch": 1, "sequence": 1 << 20}
 
@@ -98,9 +100,9 @@ class Memory(unittest.TestCase):
             mesh, strategy = keys(ranks)
             return explain(model, mesh, **strategy)["per_rank"][0]["memory"]["activations"]
 
-        few = activations(2, 16) - activations(1, 16)
-        many = activations(2, 64) - activations(1, 64)
-        self.assertAlmostEqual(64 * many / (16 * few), 1, delta=0.01)
+        few = activations(2, small) - activations(1, small)
+        many = activations(2, large) - activations(1, large)
+        self.assertAlmostEqual(large * many / (small * few), 1, delta=0.01)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ import unittest
 
 SLOWEST = 12  # tests that are named at the end
 # Modules that begin first, so that no long one is left alone at the end.
-LONGEST = ("test_cuda_recorded", "test_check", "test_bad_input", "test_pipeline",
-           "test_matrix", "test_experts", "test_capacity", "test_mixed_precision",
+LONGEST = ("test_cuda_recorded", "test_check", "test_bad_input", "test_training_keys",
+           "test_matrix", "test_experts", "test_pipeline", "test_mixed_precision",
            "test_cuda_artifacts", "test_mpi", "test_cuda_dnn", "test_cuda_processes",
-           "test_pipeline_faults", "test_check_faults", "test_sequence", "test_training_keys")
+           "test_pipeline_explain", "test_pipeline_faults", "test_check_faults", "test_sequence",
+           "test_training", "test_import_experts", "test_overlap")
 
 
 def module_of(test):
