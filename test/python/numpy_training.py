@@ -79,6 +79,14 @@ def gather(table, ids):
     return table[ids], back
 
 
+def padded(row):
+    """A gather whose row `row` gets no gradient."""
+    def op(table, ids):
+        value, back = gather(table, ids)
+        return value, lambda g: back(np.where((ids == row)[..., None], 0, g))
+    return op
+
+
 def gemm(a, b, c):
     return a @ b + c, lambda g: (g @ b.T, a.T @ g, g)
 
@@ -121,6 +129,15 @@ class Net:
         merged them with others."""
         name = self.b.op(kind, *inputs, out=out)
         self.list.append((kind, reads or inputs, name))
+        return name
+
+    def embedding(self, table, ids, row):
+        """A lookup with PyTorch's padding_idx, which the exporter writes into metadata."""
+        name = self.b.op("Gather", table, ids)
+        call = f"%e : call_function[target=torch.ops.aten.embedding.default](args = (%p_t, %ids, {row}), kwargs = {{}})"
+        self.b.nodes[-1].add(9, onnxwire.Message().add(1, "pkg.torch.onnx.fx_node").add(2, call))
+        OPS[f"Gather {row}"] = padded(row)
+        self.list.append((f"Gather {row}", (table, ids), name))
         return name
 
     def save(self, path, output, shape):

@@ -318,6 +318,35 @@ class Parameters(unittest.TestCase):
                 self.assertEqual(words is not None, "the exporter computed" in done.stderr, done.stderr)
                 self.assertIn(words or "", done.stderr)
 
+    def test_padding_idx(self):
+        """The row gets no gradient from its lookup, on every mesh; a lookup without it, and a tied head, train the row."""
+        rng = np.random.default_rng(3)
+        net = Net()
+        ids = rng.integers(0, 7, (6, 5))
+        ids[:, 0] = 2
+        net.input("input_ids", ids, ["batch", "sequence"])
+        for name, shape in (("table", (7, 4)), ("other", (7, 4)), ("head", (4, 7))):
+            net.weight(name, rng.normal(size=shape))
+        x = net.op("Add", net.embedding("table", "input_ids", 2), net.embedding("other", "input_ids", 0))
+        x = net.op("Add", net.op("Tanh", x), net.op("Gather", "other", "input_ids"))
+        output = net.save(self.folder / "padded.onnx", net.op("MatMul", x, "head"), ["batch", "sequence", 7])
+        labels = rng.integers(0, 7, ids.shape)
+        np.savez(self.folder / "padded.npz", input_ids=ids, labels=labels)
+        losses, weights = net.train(output, labels, "cross_entropy", 4, 0.5, decay=0, momentum=0.9)
+        np.testing.assert_array_equal(weights["table"][2], net.weights["table"][2])
+        sets = {"dims.batch": 6, "dims.sequence": 5, "data.labels": "labels", "train.optimizer": "sgd", "train.lr": 0.5,
+                "train.weight_decay": 0}
+        for name, mesh in {"one": {}, "tensor": {"mesh.tensor": 2}, "uneven": {"mesh.tensor": 3, "mesh.data": 2},
+                           "rows": {"mesh.axes": '["x"]', "mesh.x": 3, "shard": '[{match="table",dims=[["x"],[]]}]'},
+                           "zero": {"mesh.data": 2, "parallel.data.zero": 3},
+                           "pipeline": {"mesh.pipeline": 2, "train.microbatches": 3}}.items():
+            with self.subTest(mesh=name):
+                found = self.train(f"padded-{name}", self.folder / "padded.onnx", self.folder / "padded.npz", 4, sets | mesh)
+                self.assertLess(error(found[0], losses), 1e-5)
+                np.testing.assert_array_equal(found[1]["table"][2], net.weights["table"][2].astype(np.float32))
+                for weight, right in weights.items():
+                    self.assertLess(error(found[1][weight], right), 1e-5, weight)
+
     def test_identity_starts(self):
         """Neither an identity that layers begin as, nor ones, are the copy of a table of the same."""
         net = Net()

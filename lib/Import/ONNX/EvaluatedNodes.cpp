@@ -2,6 +2,8 @@
 
 #include "EvaluatedNodes.h"
 
+#include "FrozenRow.h"
+
 #include <onnx/onnx_pb.h>
 
 namespace cleave::importer {
@@ -33,6 +35,8 @@ std::string EvaluatedNodes::keyOf(const FlatNode &node,
     key += output.empty() ? '0' : '1';
   for (const ::onnx::AttributeProto &attribute : node.proto->attribute())
     add(attribute.SerializeAsString());
+  if (std::optional<int64_t> row = frozenRowOf(*node.proto))
+    add("frozen row " + std::to_string(*row));
   for (const Operand &operand : operands)
     add(operand.isHost() ? operand.host->identity() : "");
   return key;

@@ -2,6 +2,7 @@
 
 #include "Families.h"
 
+#include "FrozenRow.h"
 #include "IndexRange.h"
 #include "cleave/Support/Locations.h"
 
@@ -258,8 +259,10 @@ Expected<Operand> gatherAt(Node &node, const Operand &table,
   return node.broadcast(shaped, wide);
 }
 
+/// `frozenRow` is the row that gets no gradient, if there is one.
 Expected<Operand> gather(Node &node, const Operand &table,
-                         const Operand &indices, int64_t axis) {
+                         const Operand &indices, int64_t axis,
+                         std::optional<int64_t> frozenRow = std::nullopt) {
   int64_t size = table.shape[axis];
   if (indices.isHost()) {
     if (product(indices.shape) == 0) {
@@ -271,19 +274,25 @@ Expected<Operand> gather(Node &node, const Operand &table,
     CLEAVE_TRY(known, normalised(*indices.host, size, table.type));
     if (table.isHost())
       return gatherKnown(*table.host, known, axis);
-    return gatherAt(node, table, known, axis);
+    if (!frozenRow || !llvm::is_contained(known.ints(), *frozenRow))
+      return gatherAt(node, table, known, axis);
   }
   CLEAVE_TRY(data, node.value(table));
   CLEAVE_TRY(where, node.value(indices));
   where = insideTable(node, where, size);
-  return Operand(
-      nn::GatherOp::create(node.builder, node.loc, data, where, axis));
+  auto rows = nn::GatherOp::create(node.builder, node.loc, data, where, axis);
+  if (frozenRow)
+    rows->setAttr("nn.frozen_row", node.builder.getI64IntegerAttr(*frozenRow));
+  return Operand(rows);
 }
 
 Error lowerGather(Node &node) {
   const Operand &table = node.input(0);
   CLEAVE_TRY(axis, Node::axisOf(node.intAttr("axis", 0), table.rank()));
-  return one(node, gather(node, table, node.input(1), axis));
+  std::optional<int64_t> frozenRow;
+  if (axis == 0)
+    frozenRow = frozenRowOf(node.proto());
+  return one(node, gather(node, table, node.input(1), axis, frozenRow));
 }
 
 /// Lowers GatherND. The last dimension of the indices indexes the first

@@ -3,6 +3,8 @@
 
 #include "Metadata.h"
 
+#include "FrozenRow.h"
+
 #include <google/protobuf/unknown_field_set.h>
 #include <onnx/onnx_pb.h>
 
@@ -25,6 +27,7 @@ constexpr StringRef kNameScopes = "pkg.torch.onnx.name_scopes";
 constexpr StringRef kNamespace = "namespace";
 constexpr StringRef kStackTrace = "pkg.torch.onnx.stack_trace";
 constexpr StringRef kFxNode = "pkg.torch.onnx.fx_node";
+constexpr StringRef kEmbedding = "aten.embedding.default](args = (";
 
 /// Calls `body` for all keys and values of `metadata_props`.
 template <typename Body>
@@ -162,6 +165,20 @@ NodeSource sourceOf(const ::onnx::NodeProto &node) {
   source.module = moduleOf(node);
   readStackTrace(metadataOf(node, kStackTrace), source);
   return source;
+}
+
+std::optional<int64_t> frozenRowOf(const ::onnx::NodeProto &node) {
+  // ...target=torch.ops.aten.embedding.default](args = (%p_w, %ids, 0), ...
+  std::string text = metadataOf(node, kFxNode);
+  auto [before, after] = StringRef(text).split(kEmbedding);
+  after = after.take_until([](char c) { return c == ')'; });
+  llvm::SmallVector<StringRef> arguments;
+  after.split(arguments, ',');
+  int64_t row = -1;
+  if (arguments.size() < 3 || arguments[2].trim().getAsInteger(10, row) ||
+      row < 0)
+    return std::nullopt;
+  return row;
 }
 
 std::vector<std::string> readsOf(const ::onnx::NodeProto &node) {

@@ -121,9 +121,26 @@ static LogicalResult padded(nn::PadOp op, VJPContext &c) {
   return success();
 }
 
+/// Returns the indices at which the derivative of a gather adds cotangents. The
+/// index of a row without gradient (nn.frozen_row) is replaced by -1, which is
+/// outside of every table, also of a rank's tile.
+static Value updatedRows(nn::GatherOp op, VJPContext &c) {
+  Value indices = c.residual(op.getIndices());
+  auto frozen = op->getAttrOfType<IntegerAttr>("nn.frozen_row");
+  if (!frozen)
+    return indices;
+  OpBuilder &b = c.builder();
+  auto splat = [&](int64_t value) {
+    return nn::createSplat(b, c.loc(), typeOf(indices), double(value));
+  };
+  Value isFrozen = arith::CmpIOp::create(b, c.loc(), arith::CmpIPredicate::eq,
+                                         indices, splat(frozen.getInt()));
+  return arith::SelectOp::create(b, c.loc(), isFrozen, splat(-1), indices);
+}
+
 static LogicalResult gather(nn::GatherOp op, VJPContext &c) {
   c.set(0, nn::ScatterAddOp::create(c.builder(), c.loc(), typeOf(op.getTable()),
-                                    c.residual(op.getIndices()), c.cotangent(0),
+                                    updatedRows(op, c), c.cotangent(0),
                                     op.getDim()));
   return success();
 }

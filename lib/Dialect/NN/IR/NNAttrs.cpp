@@ -313,6 +313,7 @@ static constexpr KnownAttr kOperationAttrs[] = {
     {"nn.positions", isAttr<UnitAttr>, "a unit"},
     {kStorageAttr, isAttr<UnitAttr>, "a unit"},
     {"nn.reorder", isAttr<UnitAttr>, "a unit"},
+    {"nn.frozen_row", isI64, "an i64"},
     {"nn.grouped", isAttr<UnitAttr>, "a unit"},
     {"nn.candidates", isAttr<UnitAttr>, "a unit"},
     {"nn.when", isI64, "an i64, the number of a dist.condition"},

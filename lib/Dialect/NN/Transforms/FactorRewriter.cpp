@@ -334,9 +334,11 @@ bool Rewriter::rewriteFactored(Operation *op) {
     int64_t dim = gather.getDim(), position = 0;
     for (int64_t d = 0; d < dim; ++d)
       position += analysis.factors(table, d).size();
-    define(gather,
-           GatherOp::create(builder, loc, as(table, shapeWithUnits(table, dim)),
-                            mapped(gather.getIndices()), position));
+    auto rows =
+        GatherOp::create(builder, loc, as(table, shapeWithUnits(table, dim)),
+                         mapped(gather.getIndices()), position);
+    rows->setDiscardableAttrs(gather->getDiscardableAttrDictionary());
+    define(gather, rows);
     return true;
   }
   if (auto rotary = dyn_cast<RotaryOp>(op)) {

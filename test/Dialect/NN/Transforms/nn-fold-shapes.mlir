@@ -161,3 +161,13 @@ func.func @negative_slice_of_both(%x: tensor<2xf32>, %y: tensor<4xf32>) -> tenso
   %1 = nn.slice %0 [1] [3] [1] : tensor<6xf32> -> tensor<3xf32>
   return %1 : tensor<3xf32>
 }
+
+// A lookup keeps the row that gets no gradient.
+// CHECK-LABEL: func @frozen_row
+// CHECK:         nn.gather %{{.+}}, %{{.+}} dim = 0 {nn.frozen_row = 1 : i64} : tensor<7x3x4xf32>
+func.func @frozen_row(%t: tensor<7x12xf32>, %ids: tensor<2x5xi64>) -> tensor<2x3x5x4xf32> {
+  %0 = nn.gather %t, %ids dim = 0 {nn.frozen_row = 1 : i64} : tensor<7x12xf32>, tensor<2x5xi64> -> tensor<2x5x12xf32>
+  %1 = nn.reshape %0 : tensor<2x5x12xf32> -> tensor<2x5x3x4xf32>
+  %2 = nn.transpose %1 [0, 2, 1, 3] : tensor<2x5x3x4xf32> -> tensor<2x3x5x4xf32>
+  return %2 : tensor<2x3x5x4xf32>
+}

@@ -67,6 +67,7 @@ def NN_Dialect : Dialect {
     | `nn.constants` | `@forward` | names of float tensors of the model file that the importer treats as constants, so that they are not trained |
     | `nn.storage` | `arith.truncf` | unit: the operation only rounds a value for storage, so a kernel that also widens the result may read the value before rounding |
     | `nn.reorder` | a gather along one dimension | unit: the indices are a permutation of all indices of that dimension |
+    | `nn.frozen_row` | a gather | an `i64`: the row of the table that gets no gradient from this gather (`padding_idx` of PyTorch's embedding) |
     | `nn.when` | operations and launches | an `i64`: the number of a `dist.condition`; the operation needs to run only if that condition is true |
     | `nn.row_share` | `nn.grouped_dot` or `nn.grouped_outer` with only a rank's tile of the expert matrices | an `i64` n: on average, one in n rows selects a matrix of this tile |
     | `nn.grouped` | a convolution of only a rank's tile of the groups | unit: the unsharded convolution has several groups, even if the tile has one |
