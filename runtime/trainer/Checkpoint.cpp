@@ -44,6 +44,14 @@ static std::string digestOfFile(const fs::path &path) {
       {reinterpret_cast<const char *>(file.data()), file.size()});
 }
 
+void checkDigest(const std::string &file, const std::string &expected,
+                 const std::string &advice) {
+  std::string found = digestOfFile(file);
+  if (found != expected)
+    throw InputError(file + ": is not what was written (its checksum is " +
+                     found + ", expected " + expected + "); " + advice);
+}
+
 //===----------------------------------------------------------------------===//
 // Saving
 //===----------------------------------------------------------------------===//
@@ -220,12 +228,8 @@ static void checkFiles(const std::string &path, const Json &json,
                          "; resume from another checkpoint");
   for (const auto &[name, digest] : digests.items()) {
     fs::path part = fs::path(path) / fs::path(name).filename();
-    std::string found = digestOfFile(part);
-    if (found != digest.get<std::string>())
-      throw InputError(part.string() +
-                       ": is not what was written (its checksum is " + found +
-                       ", expected " + digest.get<std::string>() +
-                       "); resume from another checkpoint");
+    checkDigest(part.string(), digest.get<std::string>(),
+                "resume from another checkpoint");
   }
 }
 
@@ -249,12 +253,10 @@ static Json readStateFile(const std::string &path) {
     throw InputError(path + ": is no checkpoint folder");
   std::string file = (fs::path(path) / "state.json").string();
   if (!fs::exists(file, ignored)) {
-    std::string inside = latestCheckpoint(path);
     throw InputError(
-        path +
-        (inside.empty()
-             ? ": is no whole checkpoint: state.json is missing"
-             : ": is the folder of a run; its last checkpoint is " + inside));
+        path + (checkpointsOf(path).empty()
+                    ? ": is no whole checkpoint: state.json is missing"
+                    : ": is the folder of a run; give one of its checkpoints"));
   }
   std::string text = readTextFile(file);
   Json json = nestsTooDeep(text) ? Json(Json::value_t::discarded)
@@ -463,10 +465,13 @@ std::string newestWhole(std::vector<CheckpointEntry> entries) {
   return "";
 }
 
-std::string latestCheckpoint(const std::string &run) {
+std::string newestOfRun(const std::string &run) {
   std::vector<CheckpointEntry> found = checkpointsOf(run);
-  auto best = std::max_element(found.begin(), found.end());
-  return best == found.end() ? "" : best->path;
+  std::string newest = newestWhole(found);
+  if (newest.empty() && !found.empty())
+    throw InputError(run + ": none of its " + std::to_string(found.size()) +
+                     " checkpoints is whole; give another run");
+  return newest;
 }
 
 void removeOldCheckpoints(const std::string &run, int64_t keep) {

@@ -48,6 +48,11 @@ inline bool isSaved(const ManifestTensor &tensor) {
   return tensor.kind != "constant";
 }
 
+/// Throws InputError if the digest of a checkpoint's file is not `expected`.
+/// `advice` ends the message.
+void checkDigest(const std::string &file, const std::string &expected,
+                 const std::string &advice);
+
 } // namespace cleave
 
 #endif // CLEAVE_TRAINER_CHECKPOINTFILES_H

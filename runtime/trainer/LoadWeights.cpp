@@ -4,23 +4,53 @@
 #include "CheckpointFiles.h"
 #include "LoadTensor.h"
 #include "cleave/io/Error.h"
+#include "cleave/io/Input.h"
+#include "cleave/io/Nesting.h"
 #include "cleave/io/WeightNames.h"
 #include "cleave/trainer/Checkpoint.h"
+
+#include <nlohmann/json.hpp>
 
 #include <cstring>
 #include <filesystem>
 #include <set>
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 namespace cleave {
 
+/// Returns the value of a key, or null if `json` is no object with this key.
+static const Json *memberOf(const Json &json, const std::string &key) {
+  auto found = json.is_object() ? json.find(key) : json.end();
+  return found == json.end() ? nullptr : &*found;
+}
+
+/// Checks the digest of a file if the file is in the folder of a checkpoint,
+/// and state.json records the digest.
+static void checkRecorded(const fs::path &file) {
+  std::string text, ignored;
+  readInput((file.parent_path() / "state.json").string(), text, ignored);
+  const Json state = nestsTooDeep(text) ? Json(Json::value_t::discarded)
+                                        : Json::parse(text, nullptr, false);
+  const Json *digests = memberOf(state, "digests");
+  const Json *digest =
+      digests ? memberOf(*digests, file.filename().string()) : nullptr;
+  if (digest && digest->is_string())
+    checkDigest(file.string(), digest->get<std::string>(),
+                "give another checkpoint, or a copy of the file outside of "
+                "this folder if the change is meant");
+}
+
 std::string weightsFileOf(const std::string &path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored))
+  if (!fs::is_directory(path, ignored)) {
+    if (fs::exists(path, ignored))
+      checkRecorded(path);
     return path;
+  }
   if (!fs::exists(fs::path(path) / "state.json", ignored))
-    if (std::string newest = newestWhole(checkpointsOf(path)); !newest.empty())
+    if (std::string newest = newestOfRun(path); !newest.empty())
       return (fs::path(newest) / modelFile).string();
   readCheckpointState(path); // whole, and what was written
   return (fs::path(path) / modelFile).string();

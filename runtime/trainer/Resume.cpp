@@ -42,7 +42,7 @@ static std::string checkpointAt(const std::string &path) {
                      "latest, or auto");
   if (fs::exists(fs::path(path) / "state.json", ignored))
     return path;
-  std::string newest = newestWhole(checkpointsOf(path));
+  std::string newest = newestOfRun(path);
   return newest.empty() ? path : newest;
 }
 

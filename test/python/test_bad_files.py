@@ -145,10 +145,27 @@ class BadFiles(BadInput):
                 resume(rf"a/checkpoint-000002/{name}: is not what was written \(its checksum is",
                        "a/checkpoint-000002")
                 if name == "model.safetensors":
-                    self.refused(rf"{name}: is not what was written",
-                                 self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
-                                              "new.npz", "--weights", "a/checkpoint-000002"))
+                    for weights in ("a/checkpoint-000002", f"a/checkpoint-000002/{name}"):
+                        self.refused(rf"{name}: is not what was written",
+                                     self.command("infer", *self.model, "--inputs", "in.npz", "--outputs",
+                                                  "new.npz", "--weights", weights))
+                    # Elsewhere nothing is recorded of it, as where a user has changed it.
+                    (self.folder / "changed.safetensors").write_bytes(file.read_bytes())
+                    self.accepted(self.command(*infer, "new.npz", "--weights", "changed.safetensors"))
             file.write_bytes(raw)
+        # None of a run is whole.
+        (self.folder / "torn").mkdir()
+        for step in (1, 2):
+            shutil.copytree(self.folder / "a" / "checkpoint-000002", self.folder / "torn" / f"checkpoint-{step:06}")
+        states = [self.folder / "torn" / f"checkpoint-{step:06}" / "state.json" for step in (1, 2)]
+        states[0].write_text("{}")
+        states[1].unlink()
+        for command in (self.command(*infer, "new.npz", "--weights", "torn"),
+                        self.command("train", *self.model, "--data", "text.txt", "--out", "new", "--resume", "torn")):
+            done = support.run(*command, cwd=self.folder)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr.count("it is passed over"), 2, done.stderr)
+            self.assertRegex(done.stderr.splitlines()[-1], "error: torn: none of its 2 checkpoints is whole; give another run")
         self.refused(r"has done 2 steps already",
                      self.command("train", *self.model, "--data", "text.txt", "--steps", 2,
                                   "--out", "new", "--resume", "a/checkpoint-000002"))

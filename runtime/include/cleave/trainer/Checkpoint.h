@@ -130,9 +130,9 @@ void nameLatest(const std::string &run, const std::string &checkpoint,
 /// newer one that is damaged. Empty if none is complete.
 std::string newestWhole(std::vector<CheckpointEntry> entries);
 
-/// Returns the newest complete checkpoint in the folder `run`; empty if there
-/// is none.
-std::string latestCheckpoint(const std::string &run);
+/// Returns the newest complete checkpoint in the folder `run`; empty if it has
+/// no checkpoints. Throws InputError if it has some, and none is complete.
+std::string newestOfRun(const std::string &run);
 
 /// Removes all checkpoints but the newest `keep`. With 0 it removes none.
 void removeOldCheckpoints(const std::string &run, int64_t keep);
