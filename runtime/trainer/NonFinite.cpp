@@ -73,16 +73,18 @@ bool isStateFinite(const Manifest &manifest, StepExecutor &executor) {
              [&](const ManifestState &item) { return isFinite(item.buffer); });
 }
 
-std::string describeNonFinite(const Manifest &manifest,
-                              const Settings &settings, const Dataset &data,
-                              StepExecutor &executor, int64_t nextSample,
-                              bool updated) {
+std::string nonFiniteData(const Manifest &manifest, const Settings &settings,
+                          const Dataset &data, int64_t nextSample) {
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < manifest.batch; ++i)
     samples.push_back(trainingSample(
         nextSample + i, data.samples(Split::training), settings.dataSeed));
   std::sort(samples.begin(), samples.end());
-  std::string given = data.firstNonFinite(samples);
+  return data.firstNonFinite(samples);
+}
+
+std::string describeNonFinite(const Manifest &manifest, StepExecutor &executor,
+                              const std::string &given, bool updated) {
   // An infinity in the data may be legitimate, as in a mask. So the first
   // tensor that is not finite is named, too.
   return (given.empty() ? "" : "nor is the data: " + given + "; ") +

@@ -22,14 +22,16 @@ std::string firstNonFiniteTensor(const Manifest &manifest,
 /// Returns whether all parameters and the optimizer state are finite.
 bool isStateFinite(const Manifest &manifest, StepExecutor &executor);
 
+/// Names the first NaN or infinity in the data of a step; "" if there is none.
+/// `nextSample` is the number of the first sample of the step.
+std::string nonFiniteData(const Manifest &manifest, const Settings &settings,
+                          const Dataset &data, int64_t nextSample);
+
 /// Returns text for a message that begins with "the loss is not finite; ". The
-/// text says if the data of the step has a NaN or an infinity, and names the
-/// first tensor that has one (firstNonFiniteTensor()). `nextSample` is the
-/// number of the first sample of the step.
-std::string describeNonFinite(const Manifest &manifest,
-                              const Settings &settings, const Dataset &data,
-                              StepExecutor &executor, int64_t nextSample,
-                              bool updated);
+/// text has the result `given` of nonFiniteData(), and names the first tensor
+/// with a NaN or an infinity (firstNonFiniteTensor()).
+std::string describeNonFinite(const Manifest &manifest, StepExecutor &executor,
+                              const std::string &given, bool updated);
 
 } // namespace cleave
 

@@ -193,12 +193,20 @@ void Progress::step(const StepRecord &record) {
   }
 }
 
+/// A loss as text. The sign of a NaN has no meaning and is left out.
+static std::string lossText(double loss) {
+  char text[400];
+  std::snprintf(text, sizeof text, "%.4f", std::isnan(loss) ? NAN : loss);
+  return text;
+}
+
 void Progress::print(const StepRecord &r) {
-  printEscaped(stdout, "step %lld/%lld  loss %.4f",
+  printEscaped(stdout, "step %lld/%lld  loss %s",
                static_cast<long long>(r.step), static_cast<long long>(last),
-               r.loss);
+               lossText(r.loss).c_str());
   if (r.valLoss)
-    printEscaped(stdout, "  val_loss %.4f of %lld samples", *r.valLoss,
+    printEscaped(stdout, "  val_loss %s of %lld samples",
+                 lossText(*r.valLoss).c_str(),
                  static_cast<long long>(r.valSamples));
   printEscaped(stdout, "  lr %.3g", r.lr);
   if (r.gradNorm)
@@ -219,9 +227,10 @@ void Progress::draw(const StepRecord &r) {
   double left =
       elapsed / static_cast<double>(done) * static_cast<double>(last - r.step);
   char tail[160];
-  std::snprintf(tail, sizeof tail, "] %lld/%lld  loss %.4f  %s %s/s  %s left",
+  std::snprintf(tail, sizeof tail, "] %lld/%lld  loss %s  %s %s/s  %s left",
                 static_cast<long long>(r.step), static_cast<long long>(last),
-                r.loss, shortNumber(r.tokensPerSecond).c_str(), unit.c_str(),
+                lossText(r.loss).c_str(),
+                shortNumber(r.tokensPerSecond).c_str(), unit.c_str(),
                 shortTime(left).c_str());
   struct winsize size{};
   int columns = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col

@@ -100,6 +100,8 @@ private:
   /// The newest checkpoint of this run, or of the run that it resumes; empty if
   /// there is none.
   std::string newestCheckpoint;
+  /// Why a run must not go on from the newest checkpoint; empty if it may.
+  std::string whyBad;
   int64_t saved = -1;        ///< its step if this run saved it, else -1
   int64_t withoutLabels = 0; ///< steps in a row
   std::chrono::steady_clock::time_point savedAt;
@@ -116,10 +118,11 @@ void Trainer::runAction(const std::string &action) {
 
 void Trainer::stopNonFinite(const CheckpointState &state,
                             const std::string &what, bool updated) {
+  const std::string given =
+      nonFiniteData(manifest, settings, data, state.nextSample);
   std::string message = "step " + std::to_string(state.step + 1) + ": " + what +
                         " is not finite; " +
-                        describeNonFinite(manifest, settings, data, executor,
-                                          state.nextSample, updated);
+                        describeNonFinite(manifest, executor, given, updated);
   // If the program has the metric "finite", its update is skipped when the loss
   // or a gradient is not finite. Then parameters and optimizer state are still
   // those before the step and may be saved.
@@ -128,10 +131,16 @@ void Trainer::stopNonFinite(const CheckpointState &state,
                    ? "; the schedule updates after each microbatch, so that "
                      "the state before this step is lost"
                    : "";
-  else if (!isStateFinite(manifest, executor))
+  else if (!isStateFinite(manifest, executor)) {
     message += "; nothing was saved, as parameters or state are not finite";
-  else if (saved != state.step)
-    save(state);
+    if (saved == state.step)
+      whyBad = "parameters or state in it are not finite";
+  } else {
+    if (saved != state.step)
+      save(state);
+    if (!updated && given.empty())
+      whyBad = "the loss of finite data is not finite with its parameters";
+  }
   throw RunError(message);
 }
 
@@ -270,6 +279,10 @@ std::string Trainer::newest() const {
   std::error_code ignored;
   if (!newestCheckpoint.empty() && !fs::exists(newestCheckpoint, ignored))
     return newestCheckpoint + " is gone, too";
+  if (!newestCheckpoint.empty() && !whyBad.empty())
+    return "do not resume from " + newestCheckpoint + ": " + whyBad +
+           "; resume from an earlier checkpoint, or begin again with a smaller "
+           "train.lr";
   return newestCheckpoint.empty() ? "no checkpoint was saved"
                                   : "--resume " + newestCheckpoint + " goes on";
 }

@@ -115,6 +115,18 @@ class LeftOut(unittest.TestCase):
                 self.same_weights(out / f"checkpoint-{steps:06d}", right["weights"][str(steps)],
                                   optimizer, mesh)
 
+    def test_diverged(self):
+        """A checkpoint whose parameters give no finite loss is not advised; a NaN is printed without a sign."""
+        data = self.data("clean", *left_out.clean(left_out.ALL_STEPS))
+        out = self.folder / "diverged"
+        done = self.run_cleave(out, data, "one", "sgd", "--steps", 5, "--save-every", 1, "--eval-every", 1,
+                               sets=["train.lr=1e30", "train.clip_norm=0", "data.validation=0.2"])
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(f"do not resume from {out / 'checkpoint-000001'}: the loss of finite data is not finite with its "
+                      "parameters; resume from an earlier checkpoint, or begin again with a smaller train.lr", done.stderr)
+        self.assertNotIn("goes on", done.stderr)
+        self.assertRegex(done.stdout, " val_loss (nan|inf) ")
+
     def test_parameters_that_begin_later(self):
         data = self.data("clean", *left_out.clean(left_out.ALL_STEPS))
         frozen, steps = left_out.FROZEN_STEPS, left_out.ALL_STEPS
