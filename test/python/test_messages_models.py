@@ -62,6 +62,18 @@ class Given(Messages):
                               r"its element type is .*, which is not supported\n  node 'n5' \(Det, opset 18\): ",
                               "import", "complex.onnx", *flags, lines=4)
 
+    def test_projections_of_lstm(self):
+        """ONNX's LSTM has none, and PyTorch's exporter writes states of two widths."""
+        b = onnxbuild.Builder()
+        x = b.input("x", np.float32, [5, 2, 3])
+        weights = (b.parameter(name, np.ones((1, 16, width), np.float32)) for name, width in (("w", 3), ("r", 4)))
+        states = (b.parameter(name, np.ones((1, 2, width), np.float32)) for name, width in (("h", 4), ("c", 8)))
+        b.op("LSTM", x, *weights, "", "", *states, out="y", hidden_size=4)
+        b.output("y", np.float32, [5, 1, 2, 4])
+        onnxwire.save(b.model(18), self.folder / "lstm.onnx")
+        self.error(r"the initial state has shape \[1, 2, 8\], expected \[1, 2, 4\]; the LSTM may have a projection "
+                   r"\(proj_size\), which ONNX's LSTM has not; ", "import", "lstm.onnx")
+
     def test_losses_that_are_not_supported(self):
         """What says the same is named."""
         b = onnxbuild.Builder()

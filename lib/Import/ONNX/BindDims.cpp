@@ -81,6 +81,7 @@ LogicalResult Importer::bindDims() {
         symbol.clear();
       }
     }
+  bool isSequenceBound = false;
   for (const ::onnx::ValueInfoProto *input : inputs) {
     const auto &shape = input->type().tensor_type().shape();
     // The dimensions of an input that is bound to an array get the array's
@@ -99,6 +100,7 @@ LogicalResult Importer::bindDims() {
       auto it = options.dims.find(key);
       if (index >= shape.dim_size() || it == options.dims.end())
         continue;
+      isSequenceBound |= index == 1;
       const auto &dim = shape.dim(index);
       if (dim.has_dim_value() && dim.dim_value() != it->second)
         return error()
@@ -115,6 +117,13 @@ LogicalResult Importer::bindDims() {
   }
   if (mlir::failed(bindBatch(symbols)))
     return failure();
+  if (options.dims.count("sequence") && !symbols.count("sequence") &&
+      !isSequenceBound)
+    emitWarning(model.location())
+        << "dims.sequence is not used: no input has a dimension of this name, "
+           "and "
+        << (tokens.empty() ? "no input holds tokens"
+                           : "'" + tokens + "' has no dimension 1");
   for (const auto &[name, size] : options.dims)
     if (name != "batch" && name != "sequence" && !symbols.count(name)) {
       std::string known;

@@ -3,6 +3,7 @@
 #include "Importer.h"
 #include "Classify.h"
 #include "Families.h"
+#include "MissingBytes.h"
 #include "Ties.h"
 
 #include "cleave/Dialect/NN/IR/Batch.h"
@@ -283,11 +284,7 @@ LogicalResult Importer::checkBytes() {
     return error() << "lacks bytes of weights; put its external data, whole, "
                       "beside it:"
                    << shortList(incomplete);
-  emitWarning(model.location())
-      << "lacks bytes of weights: " << incomplete.front()
-      << (incomplete.size() == 1
-              ? ""
-              : ", and " + std::to_string(incomplete.size() - 1) + " more");
+  warnOfMissingBytes(model.location(), incomplete);
   return success();
 }
 

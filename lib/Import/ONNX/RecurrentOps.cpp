@@ -205,8 +205,17 @@ Expected<Value> initialState(Node &node, size_t index, int64_t direction,
     state = moved;
   }
   Shape want = {layer.directions, layer.samples, layer.hidden};
-  if (state.shape != want)
-    return badShape("the initial state", state, want);
+  if (state.shape != want) {
+    std::string wrong =
+        llvm::toString(badShape("the initial state", state, want));
+    bool isProjected = state.rank() == 3 && state.shape[2] > layer.hidden;
+    return reason(wrong +
+                  (isProjected
+                       ? "; the LSTM may have a projection (proj_size), which "
+                         "ONNX's LSTM has not; compute it by a Linear after an "
+                         "LSTM without proj_size"
+                       : ""));
+  }
   CLEAVE_TRY(own, node.slice(state, {direction, 0, 0},
                              {1, layer.samples, layer.hidden}, {1, 1, 1}));
   CLEAVE_TRY(flat, node.reshape(own, {layer.samples, layer.hidden}));

@@ -2,13 +2,17 @@
 // dimensions.
 
 #include "Dims.h"
+#include "MissingBytes.h"
 #include "Problems.h"
 #include "Ties.h"
+#include "cleave/Import/ONNX/CheckTensors.h"
 
 #include <onnx/onnx_pb.h>
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+
+#include <algorithm>
 
 using namespace mlir;
 using llvm::StringRef;
@@ -59,6 +63,44 @@ initializersOf(StringRef path, MLIRContext &context,
   return shapes;
 }
 
+void importer::warnOfMissingBytes(Location loc,
+                                  llvm::ArrayRef<std::string> tensors) {
+  // The first name is always the same, as a warning is printed only once.
+  emitWarning(loc) << "lacks bytes of weights: "
+                   << *std::min_element(tensors.begin(), tensors.end())
+                   << (tensors.size() == 1
+                           ? ""
+                           : ", and " + std::to_string(tensors.size() - 1) +
+                                 " more");
+}
+
+/// Returns everything that is not supported in the file, as text.
+static std::string unsupportedIn(const Model &model) {
+  std::vector<std::string> outputs;
+  for (const ::onnx::ValueInfoProto &output : model.graph().output())
+    outputs.push_back(output.name());
+  Problems problems;
+  addUnsupported(model, valuesNeededBy(model, outputs), problems);
+  return problems.empty() ? "" : problems.text();
+}
+
+LogicalResult checkTensors(StringRef path, MLIRContext &context,
+                           const ImportOptions &options) {
+  std::unique_ptr<Model> model = loadSplit(path, options, context);
+  if (!model)
+    return failure();
+  if (!model->refusedInitializers().empty())
+    return emitError(model->location()) << unsupportedIn(*model);
+  auto uses = model->uses();
+  std::vector<std::string> missing;
+  for (const TensorRef &tensor : model->initializers())
+    if (!tensor.missing.empty() && uses.count(tensor.name))
+      missing.push_back("tensor '" + tensor.name + "': " + tensor.missing);
+  if (!missing.empty())
+    warnOfMissingBytes(model->location(), missing);
+  return success();
+}
+
 FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
                                      const ImportOptions &options) {
   std::unique_ptr<Model> model = loadSplit(path, options, context);
@@ -81,13 +123,7 @@ FailureOr<FileSummary> summarizeOnnx(StringRef path, MLIRContext &context,
   }
   for (const ::onnx::ValueInfoProto &output : model->graph().output())
     summary.outputs.push_back(summarise(output));
-  std::vector<std::string> outputs;
-  for (const TensorSummary &output : summary.outputs)
-    outputs.push_back(output.name);
-  Problems problems;
-  addUnsupported(*model, valuesNeededBy(*model, outputs), problems);
-  if (!problems.empty())
-    summary.unsupported = problems.text();
+  summary.unsupported = unsupportedIn(*model);
   Constants constants = findConstants(*model, "", options);
   std::map<std::string, std::string> primaryOf;
   for (const Tie &tie : tiesByContent(*model, constants).ties)

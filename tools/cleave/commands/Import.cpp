@@ -8,6 +8,7 @@
 #include "cleave/Compiler/Import.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
+#include "cleave/Import/ONNX/CheckTensors.h"
 #include "cleave/io/File.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -179,9 +180,11 @@ std::function<int()> driver::addImport(CLI::App &app) {
     FileSummary summary;
     if (options->summary) {
       Diagnostics diagnostics(context);
-      summary = diagnostics.need(summarizeOnnx(
-          options->model, context,
-          diagnostics.need(compiler::importOptions(loaded.config, &context))));
+      const ImportOptions imports =
+          diagnostics.need(compiler::importOptions(loaded.config, &context));
+      diagnostics.need(checkTensors(options->model, context, imports));
+      summary =
+          diagnostics.need(summarizeOnnx(options->model, context, imports));
       summarise(summary.dims, loaded.config);
       bool bound = loaded.config.dims.count("batch") &&
                    loaded.config.dims.count("sequence");
