@@ -65,7 +65,8 @@ void warnOfIdleRanks(ModuleOp model, const Config &config, const Mesh &mesh) {
         << what << " of " << samples << " over " << ways
         << " ranks is padded to " << room << ": "
         << percent(1 - double(samples) / room)
-        << " of the work is wasted; use a dims.batch that divides";
+        << " of the work is wasted; use a dims.batch that is a multiple of "
+        << ways << (isParts ? " times train.microbatches" : "");
 }
 
 std::optional<double> bubbleOf(const Config &config, const Mesh &mesh) {

@@ -99,8 +99,8 @@ const std::vector<Key> table = {
      "decay of parameters of two or more dimensions ([C, 1, ...] has one)",
      steps, "", "", now, &atLeastZero},
     {"train.no_decay", FIELD(train.noDecay),
-     "patterns of further parameters without decay", steps, "", "", now,
-     &patterns},
+     "patterns (of whole names) of further parameters without decay", steps, "",
+     "", now, &patterns},
     {"train.momentum", FIELD(train.momentum), "SGD's momentum", steps, "", "",
      now, &share},
     {"train.clip_norm", FIELD(train.clipNorm),
@@ -143,8 +143,9 @@ const std::vector<Key> table = {
     {"train.tie", FIELD(train.tie), "parameters that are one: [[\"a\", \"b\"]]",
      models, "", "", now, &pairs},
     {"train.untie", FIELD(train.untie),
-     "patterns of tensors that an exporter merged: each use is a parameter of "
-     "its own",
+     "patterns (of whole names) of tensors that an exporter merged: each use "
+     "is "
+     "a parameter of its own",
      models, "", "", now, &patterns},
     {"train.dropout", FIELD(train.dropout),
      "dropout of what joins the residual stream and of weights of attention, "
@@ -153,10 +154,11 @@ const std::vector<Key> table = {
     {"train.seed", FIELD(train.seed), "seed of dropout and of checks", seeds,
      "", "", now, &atLeastZero},
     {"train.trainable", FIELD(train.trainable),
-     "patterns of parameters to train", models, "", "", now, &patterns},
-    {"train.frozen", FIELD(train.frozen),
-     "patterns of parameters to leave, of those", steps, "", "", now,
+     "patterns (of whole names) of parameters to train", models, "", "", now,
      &patterns},
+    {"train.frozen", FIELD(train.frozen),
+     "patterns (of whole names) of parameters to leave, of those", steps, "",
+     "", now, &patterns},
     {"train.began", FIELD(train.began),
      "lists of parameters that began to train later than the rest, each "
      "counted apart by AdamW; --resume sets it",
@@ -357,7 +359,11 @@ std::optional<ConfigError> config::checkKey(const Key &key, Config &config,
           later.push_back(each);
       if (!later.empty())
         message += " (not yet supported: " + list(later) + ")";
-      if (auto meant = nearest(value, served); meant && !meant->empty())
+      // "gpu" has fewer letters in common with "cuda" than with "cpu".
+      auto meant = value == "gpu" && has(served, "cuda")
+                       ? std::optional<std::string>("cuda")
+                       : nearest(value, served);
+      if (meant && !meant->empty())
         message += "; did you mean " + *meant + "?";
       return ConfigError{message};
     }

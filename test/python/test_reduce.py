@@ -69,6 +69,7 @@ class Reduce(unittest.TestCase):
         text = small.read_text()
         self.assertGreater(operations(text), 0)
         self.assertLess(operations(text), 10, text)
+        self.assertNotIn(" 1 tests", done.stderr)
         self.assertRegex(done.stderr, rf"from 2\d\d to {operations(text)} operations in \d+ tests: ")
         # The reduced program fails in the same way, with smaller sizes and one mesh axis less.
         verified = support.run(OPT, "-dist-verify-variance", small)

@@ -167,6 +167,10 @@ std::string describe(const Ended &ended) {
          "shrink towards";
 }
 
+std::string testsText(int64_t count) {
+  return std::to_string(count) + (count == 1 ? " test" : " tests");
+}
+
 int reduce(ModuleOp program, StringRef folder) {
   Tests tests((folder + "/candidate.mlir").str());
   // The user's command first tests the original program. The program is written
@@ -182,19 +186,20 @@ int reduce(ModuleOp program, StringRef folder) {
       [&](ModuleOp better) {
         if (!quiet)
           llvm::errs() << cleave::reduce::countOps(better)
-                       << " operations, after " << tests.count << " tests\n";
+                       << " operations, after " << testsText(tests.count)
+                       << "\n";
         if (writes && written)
           written = writeFile(output, textOf(better));
       });
   if (!tests.failed.empty())
-    return fail(RunFailed, "--test failed after " + Twine(tests.count) +
-                               " tests: " + tests.failed);
+    return fail(RunFailed, "--test failed after " + testsText(tests.count) +
+                               ": " + tests.failed);
   if (!written || !writeFile(output, textOf(*small)))
     return RunFailed;
   if (!quiet)
     llvm::errs() << "from " << before << " to "
                  << cleave::reduce::countOps(*small) << " operations in "
-                 << tests.count << " tests"
+                 << testsText(tests.count)
                  << (writes ? ": " + output : std::string()) << "\n";
   return Success;
 }

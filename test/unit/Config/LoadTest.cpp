@@ -195,6 +195,7 @@ TEST(ConfigLoad, UnknownKeysNameTheNearest) {
   EXPECT_CONTAINS(errorOf("", {"mesh.dta=2"}), "'mesh.data'");
   EXPECT_CONTAINS(errorOf("", {"train.drop=0.1"}), "'train.dropout'");
   EXPECT_CONTAINS(errorOf("", {"xyzzy=2"}), "nearest known one");
+  EXPECT_CONTAINS(errorOf("", {"target.kind=gpu"}), "did you mean cuda?");
   EXPECT_CONTAINS(errorOf("", {"train.lr.x=2"}), "unknown key");
   EXPECT_CONTAINS(errorOf("", {"mesh.data.x=2"}), "unknown key");
 }
