@@ -1,5 +1,6 @@
 """The examples in the TableGen files parse and verify: those of passes unchanged,
-those of operations with declarations of their operands added.
+those of operations with declarations of their operands added. So do the programs in
+README.md and docs.
 
 Needs build/bin/cleave-opt (or CLEAVE_BUILD_DIR)."""
 
@@ -62,8 +63,8 @@ def errors(text):
 
 @unittest.skipUnless(OPT.exists(), "cleave-opt is not built")
 class Examples(unittest.TestCase):
-    def blocks(self, pattern):
-        for path in sorted((support.ROOT / "include" / "cleave").glob(pattern)):
+    def blocks(self, pattern, folder=support.ROOT / "include" / "cleave"):
+        for path in sorted(folder.glob(pattern)):
             for block in FENCE.findall(path.read_text()):
                 yield path.name, textwrap.dedent(block)
 
@@ -76,6 +77,15 @@ class Examples(unittest.TestCase):
         for file, block in self.blocks("Dialect/*/IR/*Ops.td"):
             with self.subTest(file=file, block=block):
                 self.assertEqual(errors(block), "")
+
+    def test_pages(self):
+        """Whole programs; other blocks of pages are of the TableGen files."""
+        found = [*self.blocks("README.md", support.ROOT), *self.blocks("*.md", support.ROOT / "docs")]
+        self.assertGreaterEqual(len(found), 2)
+        for file, block in found:
+            with self.subTest(file=file, block=block):
+                self.assertIn("func.func", block)
+                self.assertEqual(parse(block), "")
 
 
 if __name__ == "__main__":
