@@ -177,6 +177,11 @@ class Typed(Messages):
     def test_fewer_samples_than_ranks(self):
         said = self.says(0, "explain", *self.model, "--set", "mesh.data=2", "--set", "dims.batch=1")
         self.assertRegex(said, r"\Acleave: warning: m.onnx: 1 of 2 ranks has no sample: [^\n]*\n\Z")
+        for batch, parts, factor in ((3, 1, "2"), (6, 2, "2 times train.microbatches")):
+            said = self.says(0, "explain", *self.model, "--set", "mesh.data=2", "--set", f"dims.batch={batch}", "--set",
+                             f"train.microbatches={parts}")
+            self.assertRegex(said, r"of 3 over 2 ranks is padded to 4: 25 % of the work is wasted; use a dims.batch that is "
+                                   rf"a multiple of {factor}\n\Z")
 
     def test_keys_that_do_nothing(self):
         for key, value, said in (
