@@ -14,9 +14,6 @@
 
 namespace cleave::target {
 
-/// An i64 attribute on an integer argument whose elements are row indices (such
-/// as token ids): the number of rows of the smallest table that they index.
-inline constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
 /// Emits the entries of the boundary table, which lists the program's named
 /// buffers. Their shardings are over `mesh`; a null `mesh` means one rank.
 mlir::LogicalResult emitBoundary(const BoundaryTable &table,

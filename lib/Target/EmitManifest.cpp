@@ -269,7 +269,7 @@ private:
     if (buffer.role == nn::Role::Labels)
       input.source = info.labelsSource;
     input.trainingOnly = hasForward && !ofForward.count(index);
-    input.vocabulary = number(buffer.attrs, kVocabularyAttr);
+    input.vocabulary = number(buffer.attrs, nn::kVocabularyAttr);
     input.stepOf = textOf(buffer.attrs, nn::kWholeStepAttr).str();
     input.lookups = lookupsOf(buffer.attrs);
     if (input.batchDim >= 0 && input.stepOf.empty())

@@ -191,7 +191,7 @@ void target::noteVocabulary(ModuleOp module) {
           parts.push_back(part);
       }
       if (least)
-        func.setArgAttr(number, kVocabularyAttr,
+        func.setArgAttr(number, nn::kVocabularyAttr,
                         builder.getI64IntegerAttr(least));
       if (!parts.empty())
         func.setArgAttr(number, nn::kLookupsAttr, builder.getArrayAttr(parts));

@@ -54,7 +54,7 @@ func.func @overlap(%a: tensor<8x8xf32>) {
 
 // S2
 dist.mesh @m <["x"=4]>
-// expected-error @below {{dist.sharding of argument 0: sharding #dist.sharding<@m, [{"x"}]> has 1 dimensions, expected 2 for 'tensor<8x8xf32>'}}
+// expected-error @below {{argument 0 of @rank: dist.sharding: sharding #dist.sharding<@m, [{"x"}]> has 1 dimensions, expected 2 for 'tensor<8x8xf32>'}}
 func.func @rank(%a: tensor<8x8xf32> {dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
   return
 }
@@ -100,7 +100,7 @@ func.func @order(%a: tensor<8xf32>) {
 
 dist.mesh @m <["x"=4]>
 func.func @per_result(%a: tensor<8xf32>) {
-  // expected-error @below {{expected an array of 1 shardings, one for each result}}
+  // expected-error @below {{'dist.sharding' is #dist.sharding<@m, [{"x"}]>; expected a list of #dist.sharding<...>, one for each result}}
   %0 = arith.negf %a {dist.sharding = #dist.sharding<@m, [{"x"}]>} : tensor<8xf32>
   return
 }
@@ -132,7 +132,7 @@ dist.mesh @m <["x"=4, "y"=4611686018427387904]>
 // -----
 
 func.func @plan(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{dist.plan: expected #dist.plan<carry = ..., factors = [...]>, found {}}}
+  // expected-error @below {{'dist.plan' is {}; expected #dist.plan<carry = ..., factors = [...]>}}
   %0 = arith.negf %x {dist.plan = {}} : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -147,13 +147,13 @@ func.func @plan_factors(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// expected-error @below {{dist.global_type: expected a tensor type of the rank and elements of 'tensor<4xf32>', found tensor<2x4xf32>}}
+// expected-error @below {{argument 0 of @global_type: dist.global_type: expected a tensor type of the rank and elements of 'tensor<4xf32>', found tensor<2x4xf32>}}
 func.func @global_type(%x: tensor<4xf32> {dist.global_type = tensor<2x4xf32>}) { return }
 
 // -----
 
 func.func @pad_mask(%c: tensor<4xi1>, %x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{"dist.pad_mask": expected a unit, found 1 : i64}}
+  // expected-error @below {{'dist.pad_mask' is 1 : i64; expected a unit}}
   %0 = arith.select %c, %x, %x {dist.pad_mask = 1 : i64} : tensor<4xi1>, tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -169,7 +169,25 @@ func.func @tile_padding(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @padding(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{dist.padding: expected a number of bytes above 0 as an i64, found -8 : i64}}
+  // expected-error @below {{'dist.padding' is -8 : i64; expected an i64, at least 1, a number of bytes}}
   %0 = arith.negf %x {dist.padding = -8 : i64} : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+func.func @unknown_of_operation(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{unknown attribute 'dist.foo' on an operation; expected one of dist.sharding, dist.plan, dist.padding, dist.pad_mask, dist.tile_padding}}
+  %0 = arith.negf %x {dist.foo} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{argument 1 of @unknown_of_argument: unknown attribute 'dist.foo' on an argument; expected one of dist.sharding, dist.global_type}}
+func.func @unknown_of_argument(%x: tensor<4xf32>, %y: tensor<4xf32> {dist.foo}) { return }
+
+// -----
+
+// expected-error @below {{result 0 of @result_type: dist.global_type: expected a tensor type of the rank and elements of 'tensor<4xf32>', found tensor<4xf64>}}
+func.func private @result_type() -> (tensor<4xf32> {dist.global_type = tensor<4xf64>})

@@ -113,3 +113,53 @@ module attributes {pipe.schedule = #pipe.schedule<axis = "x", link = "inter", po
 func.func @port(%x: tensor<4xf32>) -> (tensor<4xf32> {pipe.slots}) {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// expected-error @below {{#pipe.slot<"F:"> has the unknown last event ''; expected F, I, W, B, send_f, send_b}}
+func.func @slot_without_last(%x: tensor<4xf32> {pipe.slot = #pipe.slot<"F:">}) { return }
+
+// -----
+
+// expected-error @below {{#pipe.slot<"F:,,,"> has the unknown last event ''; expected F, I, W, B, send_f, send_b}}
+func.func @slot_commas(%x: tensor<4xf32> {pipe.slot = #pipe.slot<"F:,,,">}) { return }
+
+// -----
+
+// expected-error @below {{#pipe.slot<"W:F"> ends with 'F', which comes before 'W'; expected events in the order recv_f, F, send_f, recv_b, I or B, W, send_b}}
+func.func @slot_order(%x: tensor<4xf32> {pipe.slot = #pipe.slot<"W:F">}) { return }
+
+// -----
+
+// expected-error @below {{'pipe.stage' is 9; expected a stage below 'pipe.stages', which is 2}}
+module attributes {pipe.stage = 9 : i64, pipe.stages = 2 : i64} {}
+
+// -----
+
+// expected-error @below {{'pipe.stages' is 0 : i64; expected an i64, at least 1}}
+module attributes {pipe.stages = 0 : i64} {}
+
+// -----
+
+// expected-error @below {{argument 1 of @shared: 'pipe.stages' is array<i64: 2, 0>; expected an array<i64>, ascending stages}}
+func.func @shared(%x: tensor<4xf32>, %w: tensor<4xf32> {pipe.stages = array<i64: 2, 0>}) { return }
+
+// -----
+
+// expected-error @below {{#pipe.sum has operand = "" and result = "b"; expected two names that are not empty}}
+func.func @sum_name() attributes {pipe.sums = [#pipe.sum<operand = "", result = "b">]} { return }
+
+// -----
+
+// expected-error @below {{#pipe.sum of "a" with stages = [3, 0] has stage 0 after 3, expected ascending stages}}
+func.func @sum_stages() attributes {pipe.sums = [#pipe.sum<operand = "a", result = "b", stages = [3, 0]>]} { return }
+
+// -----
+
+// expected-error @below {{table of schedule "1f1b" has 'garbage'; expected actions like 0F3 or 0UNSHARD: a stage, then F, I, W, B, UNSHARD, RESHARD or REDUCE_GRAD, then a microbatch}}
+module attributes {pipe.schedule = #pipe.schedule<axis = "x", link = "inter", position = 0, name = "1f1b", table = "0F0,garbage">} {}
+
+// -----
+
+// expected-error @below {{table of schedule "1f1b" is "\0A"; expected at least one action, like 0F0}}
+module attributes {pipe.schedule = #pipe.schedule<axis = "x", link = "inter", position = 0, name = "1f1b", table = "\0A">} {}

@@ -1,11 +1,11 @@
 // RUN: cleave-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @below {{'rt.buffer' is array<i64: 0>; expected #rt.address<arena, offset>}}
+// expected-error @below {{argument 0 of @buffer: 'rt.buffer' is array<i64: 0>; expected #rt.address<arena, offset>}}
 func.func @buffer(%x: tensor<4xf32> {rt.buffer = array<i64: 0>}) { return }
 
 // -----
 
-// expected-error @below {{'rt.arenas' is [64, 128]; expected an array<i64>}}
+// expected-error @below {{'rt.arenas' is [64, 128]; expected an array<i64> without negative numbers, the sizes of the arenas}}
 module attributes {rt.arenas = [64, 128]} {}
 
 // -----
@@ -25,7 +25,7 @@ func.func @order() attributes {rt.lifetimes = [#rt.lifetime<name = "x", kind = "
 
 // -----
 
-// expected-error @below {{lifetime of "x": offset -64, size 64; expected offset >= 0 and size > 0}}
+// expected-error @below {{lifetime of "x": offset -64, size 64; expected offset >= 0, size > 0 and an end that fits into 64 bits}}
 func.func @size() attributes {rt.lifetimes = [#rt.lifetime<name = "x", kind = "activation", first = 0, last = 1, offset = -64, size = 64>]} { return }
 
 // -----
@@ -55,3 +55,36 @@ module attributes {rt.arena = array<i64: 64>} {}
 
 // expected-error @below {{#rt.address has arena -1 and offset 0; expected no negative number}}
 func.func @negative(%x: tensor<4xf32> {rt.buffer = #rt.address<-1, 0>}) { return }
+
+// -----
+
+// expected-error @below {{result 1 of @result: 'rt.buffer' is 3 : i64; expected #rt.address<arena, offset>}}
+func.func private @result() -> (tensor<4xf32>, tensor<4xf32> {rt.buffer = 3 : i64})
+
+// -----
+
+// expected-error @below {{'rt.arenas' is array<i64: -1>; expected an array<i64> without negative numbers}}
+module attributes {rt.arenas = array<i64: -1>} {}
+
+// -----
+
+// expected-error @below {{arenas of a stage: [64, -1], expected no size below 0}}
+module attributes {rt.stages = [#rt.stage<arenas = [64, -1], slots = []>]} {}
+
+// -----
+
+// expected-error @below {{'rt.overlap' is [1.000000e+00, 2.000000e+00, -3.000000e+00]; expected three floats, finite and at least 0}}
+func.func @overlap() attributes {rt.overlap = [1.0, 2.0, -3.0]} { return }
+
+// -----
+
+func.func @beyond(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'rt.beyond' has 2 numbers; expected at most one for each of 1 operands}}
+  %0 = arith.negf %x {rt.beyond = array<i64: 7, 7>} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{lifetime of "x": offset 9223372036854775807, size 64; expected offset >= 0, size > 0 and an end that fits into 64 bits}}
+func.func @end() attributes {rt.lifetimes = [#rt.lifetime<name = "x", kind = "activation", first = 0, last = 1, offset = 9223372036854775807, size = 64>]} { return }

@@ -44,6 +44,17 @@ func.func @no_such_operand(%x: tensor<4xf32>) {
 
 // -----
 
+func.func private @k(tensor<4xindex>) -> tensor<4xindex>
+
+// L3
+func.func @inplace_of_indices(%x: tensor<4xindex>) {
+  // expected-error @below {{'rt.launch' op inplace pair (0, 0) has types 'tensor<4xindex>' and 'tensor<4xindex>', expected integers or floats as elements}}
+  %0 = rt.launch @k(%x) extent = 4 grain = 1 inplace = [0, 0] : (tensor<4xindex>) -> tensor<4xindex>
+  return
+}
+
+// -----
+
 // G1
 func.func @mixed_types(%a: tensor<4x5xf32>, %b: tensor<5x6xf64>) {
   // expected-error @below {{'rt.gemm' op b has element type 'f64', expected 'f32'}}

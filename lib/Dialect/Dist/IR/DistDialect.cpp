@@ -9,6 +9,7 @@
 
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/Dist/IR/Padding.h"
+#include "cleave/Support/AttrChecks.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -33,11 +34,13 @@ void DistDialect::initialize() {
       >();
 }
 
-/// Checks a sharding attribute of `op`; `loc` is the location of the value that
-/// has the sharding.
-static LogicalResult verifyOn(Operation *op, Location loc, Attribute value,
-                              Type type, const Twine &what) {
-  auto emit = [&] { return emitError(loc) << what.str() << ": "; };
+using Emit = function_ref<InFlightDiagnostic()>;
+
+/// Checks a sharding of a value of `op`. `emitError` begins an error about that
+/// value.
+static LogicalResult verifyOn(Operation *op, Emit emitError, Attribute value,
+                              Type type) {
+  auto emit = [&] { return emitError() << "dist.sharding: "; };
   auto sharding = dyn_cast<ShardingAttr>(value);
   if (!sharding)
     return emit() << "expected a #dist.sharding, found " << value;
@@ -52,7 +55,7 @@ static LogicalResult verifyOn(Operation *op, Location loc, Attribute value,
 
 /// Checks `dist.global_type`: a tensor type with the rank and element type of
 /// the local type.
-static LogicalResult verifyGlobalType(Operation *op, Attribute value,
+static LogicalResult verifyGlobalType(Emit emitError, Attribute value,
                                       Type local) {
   auto type = dyn_cast<TypeAttr>(value);
   auto global =
@@ -60,54 +63,73 @@ static LogicalResult verifyGlobalType(Operation *op, Attribute value,
   auto tensor = dyn_cast<RankedTensorType>(local);
   if (!global || !tensor || global.getRank() != tensor.getRank() ||
       global.getElementType() != tensor.getElementType())
-    return op->emitError("dist.global_type: expected a tensor type of the rank "
-                         "and elements of ")
+    return emitError()
+           << "dist.global_type: expected a tensor type of the rank "
+              "and elements of "
            << local << ", found " << value;
   return success();
 }
 
+static constexpr cleave::KnownAttr kOperationAttrs[] = {
+    {kShardingAttrName, cleave::isListOf<ShardingAttr>,
+     "a list of #dist.sharding<...>, one for each result"},
+    {kPlanAttrName, cleave::isAttr<PlanAttr>,
+     "#dist.plan<carry = ..., factors = [...]>"},
+    {kPaddingAttrName, cleave::isI64From<1>,
+     "an i64, at least 1, a number of bytes"},
+    {kPadMaskAttrName, cleave::isAttr<UnitAttr>, "a unit"},
+    {kTilePaddingAttrName, cleave::isAttr<UnitAttr>, "a unit"},
+};
+
+// The values of these attributes are checked by verifyPort, because they depend
+// on the type of the argument or result.
+static bool isAny(Attribute) { return true; }
+static constexpr cleave::KnownAttr kPortAttrs[] = {
+    {kShardingAttrName, isAny, "a #dist.sharding<...>"},
+    {kGlobalTypeAttrName, isAny, "a tensor type"},
+};
+
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attr) {
-  if (attr.getName() == kPlanAttrName)
-    return isa<PlanAttr>(attr.getValue())
-               ? success()
-               : op->emitError("dist.plan: expected #dist.plan<carry = ..., "
-                               "factors = [...]>, found ")
-                     << attr.getValue();
-  if (attr.getName() == kPaddingAttrName) {
-    auto bytes = dyn_cast<IntegerAttr>(attr.getValue());
-    return bytes && bytes.getType().isInteger(64) && bytes.getInt() > 0
-               ? success()
-               : op->emitError("dist.padding: expected a number of bytes above "
-                               "0 as an i64, found ")
-                     << attr.getValue();
-  }
-  if (attr.getName() == kPadMaskAttrName ||
-      attr.getName() == kTilePaddingAttrName) {
-    if (!isa<UnitAttr>(attr.getValue()))
-      return op->emitError() << attr.getName() << ": expected a unit, found "
-                             << attr.getValue();
+  if (failed(cleave::verifyKnown([&] { return op->emitError(); }, attr,
+                                 kOperationAttrs, "an operation")))
+    return failure();
+  if (attr.getName() == kTilePaddingAttrName) {
     auto low = op->getAttrOfType<DenseI64ArrayAttr>("low");
     bool atEnds = low && llvm::all_of(low.asArrayRef(),
                                       [](int64_t size) { return size == 0; });
-    if (attr.getName() == kTilePaddingAttrName && !atEnds)
+    if (!atEnds)
       return op->emitError() << attr.getName()
                              << ": tiles are padded at their ends; expected "
                                 "nn.pad with low = 0";
-    return success();
   }
   if (attr.getName() != kShardingAttrName)
-    return op->emitError("unknown attribute ") << attr.getName();
-  auto list = dyn_cast<ArrayAttr>(attr.getValue());
-  if (!list || list.size() != op->getNumResults())
+    return success();
+  auto list = cast<ArrayAttr>(attr.getValue());
+  if (list.size() != op->getNumResults())
     return op->emitError("dist.sharding: expected an array of ")
            << op->getNumResults() << " shardings, one for each result, found "
            << attr.getValue();
-  for (auto [index, value] : llvm::enumerate(list))
-    if (failed(verifyOn(op, op->getLoc(), value, op->getResult(index).getType(),
-                        "dist.sharding of result " + Twine(index))))
+  for (auto [index, value] : llvm::enumerate(list)) {
+    auto emit = [&, index = index] {
+      return op->emitError("result ") << index << ": ";
+    };
+    if (failed(verifyOn(op, emit, value, op->getResult(index).getType())))
       return failure();
+  }
   return success();
+}
+
+/// Checks an attribute of an argument or result of type `type`. `emitError`
+/// begins an error about it.
+static LogicalResult verifyPort(Operation *op, Emit emitError,
+                                NamedAttribute attr, Type type,
+                                StringRef where) {
+  if (failed(cleave::verifyKnown(emitError, attr, kPortAttrs, where)))
+    return failure();
+  return attr.getName() == kGlobalTypeAttrName
+             ? verifyGlobalType(emitError, attr.getValue(), type)
+             : verifyOn(op, emitError, attr.getValue(), type);
 }
 
 LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned,
@@ -117,16 +139,9 @@ LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned,
   if (!func)
     return op->emitError() << attr.getName()
                            << ": expected arguments of a function";
-  if (attr.getName() == kGlobalTypeAttrName)
-    return verifyGlobalType(op, attr.getValue(),
-                            func.getArgumentTypes()[argIndex]);
-  if (attr.getName() != kShardingAttrName)
-    return op->emitError("unknown attribute ") << attr.getName();
-  Location loc = func.isExternal()
-                     ? op->getLoc()
-                     : func.getFunctionBody().getArgument(argIndex).getLoc();
-  return verifyOn(op, loc, attr.getValue(), func.getArgumentTypes()[argIndex],
-                  "dist.sharding of argument " + Twine(argIndex));
+  return verifyPort(
+      op, [&] { return cleave::argumentError(func, argIndex); }, attr,
+      func.getArgumentTypes()[argIndex], "an argument");
 }
 
 LogicalResult DistDialect::verifyRegionResultAttribute(Operation *op, unsigned,
@@ -136,12 +151,7 @@ LogicalResult DistDialect::verifyRegionResultAttribute(Operation *op, unsigned,
   if (!func)
     return op->emitError() << attr.getName()
                            << ": expected results of a function";
-  if (attr.getName() == kGlobalTypeAttrName)
-    return verifyGlobalType(op, attr.getValue(),
-                            func.getResultTypes()[resultIndex]);
-  if (attr.getName() != kShardingAttrName)
-    return op->emitError("unknown attribute ") << attr.getName();
-  return verifyOn(op, op->getLoc(), attr.getValue(),
-                  func.getResultTypes()[resultIndex],
-                  "dist.sharding of result " + Twine(resultIndex));
+  return verifyPort(
+      op, [&] { return cleave::resultError(func, resultIndex); }, attr,
+      func.getResultTypes()[resultIndex], "a result");
 }

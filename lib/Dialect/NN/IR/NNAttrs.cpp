@@ -2,9 +2,13 @@
 
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/IR/Parts.h"
+#include "cleave/Dialect/NN/IR/Ports.h"
 #include "cleave/Support/AttrChecks.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace cleave;
@@ -46,16 +50,17 @@ void RoleAttr::print(AsmPrinter &printer) const {
   printer << '<' << stringifyRole(getValue()) << '>';
 }
 
-static LogicalResult verifyRole(Location loc, Attribute value) {
+static LogicalResult
+verifyRole(llvm::function_ref<InFlightDiagnostic()> emitError,
+           Attribute value) {
   if (isa<RoleAttr>(value))
     return success();
   auto text = dyn_cast<StringAttr>(value);
   if (!text)
-    return emitError(loc) << "'nn.role' is " << value
-                          << "; expected #nn.role<...> with one of "
-                          << allRoles();
-  InFlightDiagnostic error = emitError(loc) << "'nn.role' is the string "
-                                            << text << "; expected #nn.role<";
+    return emitError() << "'nn.role' is " << value
+                       << "; expected #nn.role<...> with one of " << allRoles();
+  InFlightDiagnostic error = emitError() << "'nn.role' is the string " << text
+                                         << "; expected #nn.role<";
   if (symbolizeRole(text.getValue()))
     return error << text.getValue() << ">";
   return error << "...> with one of " << allRoles();
@@ -128,6 +133,48 @@ DataAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                        << " has offset = " << offset
                        << " and length = " << length
                        << "; expected neither below 0";
+  if (int64_t end; llvm::AddOverflow(offset, length, end))
+    return emitError() << "#nn.data of file " << file
+                       << " has offset = " << offset
+                       << " and length = " << length
+                       << "; expected an end that fits into 64 bits";
+  return success();
+}
+
+LogicalResult
+TiedAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                 StringAttr name, bool) {
+  if (name.empty())
+    return emitError() << "#nn.tied has name = \"\"; expected the name of a "
+                          "tensor of the model file";
+  return success();
+}
+
+LogicalResult
+PartAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                 StringAttr name, DataAttr) {
+  if (name.empty())
+    return emitError() << "#nn.part has name = \"\"; expected the name of a "
+                          "tensor of the model file";
+  return success();
+}
+
+LogicalResult
+InitAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                 InitKind kind, FloatAttr a, FloatAttr b) {
+  double first = a ? a.getValueAsDouble() : 0;
+  double second = b ? b.getValueAsDouble() : 1;
+  auto unfit = [&](StringRef expected) {
+    return emitError() << "#nn.init<" << stringifyInitKind(kind)
+                       << "> has a = " << first << " and b = " << second
+                       << "; expected " << expected;
+  };
+  if (!std::isfinite(first) || !std::isfinite(second))
+    return unfit("finite numbers");
+  if (kind == InitKind::Normal && second < 0)
+    return unfit("b, the standard deviation, to be at least 0");
+  if (kind == InitKind::Uniform && first > second)
+    return unfit("a, the lower bound, to be at most b, the upper bound");
   return success();
 }
 
@@ -171,10 +218,18 @@ LookupAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                        << offsets.size() << " offsets, " << sizes.size()
                        << " sizes and " << strides.size()
                        << " strides; expected equal numbers";
-  if (rows < 0 || bits < 0)
+  if (rows < 1 || bits < 0 || bits > 64)
     return emitError() << "#nn.lookup of table " << table
                        << " has rows = " << rows << " and bits = " << bits
-                       << "; expected neither below 0";
+                       << "; expected at least 1 row and 0 to 64 bits";
+  for (int64_t dim = 0; dim < sizes.size(); ++dim)
+    if (offsets[dim] < 0 || sizes[dim] < 1 || strides[dim] < 1)
+      return emitError() << "#nn.lookup of table " << table << " has offset "
+                         << offsets[dim] << ", size " << sizes[dim]
+                         << " and stride " << strides[dim] << " in dimension "
+                         << dim
+                         << "; expected an offset of at least 0, and a size "
+                            "and a stride of at least 1";
   return success();
 }
 
@@ -205,7 +260,7 @@ static constexpr KnownAttr kPortAttrs[] = {
     {kRouterAttr, isAttr<RouterAttr>,
      "#nn.router<name = ..., counts = chosen or taken>"},
     {kLookupsAttr, isListOf<LookupAttr>, "a list of #nn.lookup<...>"},
-    {"nn.vocabulary", isI64, "an i64"},
+    {kVocabularyAttr, isI64From<1>, "an i64, at least 1"},
     {kBatchDimAttr, isI64, "an i64, the dimension that counts samples, or -1"},
     {"nn.position_dim", isI64,
      "an i64, the dimension that counts positions, or -1"},
@@ -216,60 +271,112 @@ static constexpr KnownAttr kPortAttrs[] = {
     {kCountAttr, isAttr<StringAttr>, "a string, the name of an argument"},
 };
 
+using Emit = llvm::function_ref<InFlightDiagnostic()>;
+
+static LogicalResult verifyView(Emit emit, ViewAttr view,
+                                RankedTensorType type) {
+  int64_t elements = elementsOf(type.getShape());
+  if (elementsOf(view.getView()) != elements)
+    return emit() << "'nn.view' is " << view << " with "
+                  << elementsOf(view.getView()) << " elements; expected the "
+                  << elements << " of " << type;
+  SmallVector<int64_t> seen(view.getView().asArrayRef());
+  if (DenseI64ArrayAttr order = view.getPermutation())
+    for (auto [dim, size] : llvm::zip_equal(order.asArrayRef(), seen))
+      size = view.getView()[dim];
+  if (ArrayRef(seen) != type.getShape())
+    return emit() << "'nn.view' is " << view << " and gives the shape [" << seen
+                  << "]; expected that of " << type;
+  return success();
+}
+
+/// Checks that the slice of a lookup is within the input.
+static LogicalResult verifyLookup(Emit emit, LookupAttr lookup,
+                                  RankedTensorType type) {
+  if (lookup.getSizes().size() != type.getRank())
+    return emit() << "'nn.lookups' has " << lookup << " with "
+                  << lookup.getSizes().size() << " dimensions; expected the "
+                  << type.getRank() << " of " << type;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim) {
+    // The last index is offset + (size - 1) * stride.
+    int64_t last;
+    if (llvm::MulOverflow(lookup.getSizes()[dim] - 1, lookup.getStrides()[dim],
+                          last) ||
+        llvm::AddOverflow(last, lookup.getOffsets()[dim], last) ||
+        last >= type.getDimSize(dim))
+      return emit() << "'nn.lookups' has " << lookup
+                    << ", which ends outside dimension " << dim
+                    << "; expected a slice of " << type;
+  }
+  if (lookup.getBits() > type.getElementTypeBitWidth())
+    return emit() << "'nn.lookups' has " << lookup
+                  << " with bits = " << lookup.getBits()
+                  << "; expected at most the " << type.getElementTypeBitWidth()
+                  << " of an element of " << type;
+  return success();
+}
+
+/// Checks an attribute with a list of lookups or the size of a vocabulary,
+/// which are on integer inputs.
+static LogicalResult verifyIndices(Emit emit, NamedAttribute attr,
+                                   RankedTensorType type) {
+  if (!isa<IntegerType>(type.getElementType()))
+    return emit() << "'" << attr.getName().getValue() << "' is "
+                  << attr.getValue() << "; expected it on integers, not on "
+                  << type;
+  if (auto lookups = dyn_cast<ArrayAttr>(attr.getValue()))
+    for (auto lookup : lookups.getAsRange<LookupAttr>())
+      if (failed(verifyLookup(emit, lookup, type)))
+        return failure();
+  return success();
+}
+
 /// Checks that an attribute of a function's argument or result fits the
 /// tensor's type `whole`; for example, a batch dimension must be a dimension of
 /// the tensor. If ranks hold tiles of the tensor, `whole` is the type of the
 /// unsharded tensor.
-static LogicalResult verifyFits(Location loc, NamedAttribute attr, Type whole) {
-  auto type = dyn_cast<RankedTensorType>(whole);
-  if (!type)
+static LogicalResult verifyFits(Emit emit, NamedAttribute attr, Type whole) {
+  StringRef name = attr.getName().getValue();
+  bool isDim = name == kBatchDimAttr || name == "nn.position_dim";
+  bool isIndex = name == kLookupsAttr || name == kVocabularyAttr;
+  bool isStored = name == kViewAttr || name == kDataAttr;
+  if (!isDim && !isIndex && !isStored)
     return success();
+  auto type = dyn_cast<RankedTensorType>(whole);
+  if (!type || ((isStored || isIndex) && !type.hasStaticShape()))
+    return emit() << "'" << name << "' is " << attr.getValue()
+                  << "; expected it on a tensor of known "
+                  << (isDim ? "rank" : "sizes") << ", not on " << whole;
+  if (isIndex)
+    return verifyIndices(emit, attr, type);
   if (auto view = dyn_cast<ViewAttr>(attr.getValue()))
-    if (type.hasStaticShape() &&
-        elementsOf(view.getView()) != type.getNumElements())
-      return emitError(loc)
-             << "'" << attr.getName().getValue() << "' is " << view << " with "
-             << elementsOf(view.getView()) << " elements; expected the "
-             << type.getNumElements() << " of " << type;
-  if (auto view = dyn_cast<ViewAttr>(attr.getValue());
-      view && type.hasStaticShape()) {
-    SmallVector<int64_t> seen(view.getView().asArrayRef());
-    if (DenseI64ArrayAttr order = view.getPermutation())
-      for (auto [dim, size] : llvm::zip_equal(order.asArrayRef(), seen))
-        size = view.getView()[dim];
-    if (ArrayRef(seen) != type.getShape())
-      return emitError(loc) << "'" << attr.getName().getValue() << "' is "
-                            << view << " and gives the shape [" << seen
-                            << "]; expected that of " << type;
+    return verifyView(emit, view, type);
+  if (auto data = dyn_cast<DataAttr>(attr.getValue())) {
+    int64_t bytes;
+    if (llvm::MulOverflow(elementsOf(type.getShape()), bytesOf(data.getDtype()),
+                          bytes) ||
+        data.getLength() != bytes)
+      return emit() << "'" << name << "' is " << data << "; expected " << bytes
+                    << " bytes for " << type;
+    return success();
   }
-  if (auto data = dyn_cast<DataAttr>(attr.getValue());
-      data && type.hasStaticShape() &&
-      data.getLength() != type.getNumElements() * bytesOf(data.getDtype()))
-    return emitError(loc) << "'" << attr.getName().getValue() << "' is " << data
-                          << "; expected "
-                          << type.getNumElements() * bytesOf(data.getDtype())
-                          << " bytes for " << type;
-  bool isDim =
-      attr.getName() == kBatchDimAttr || attr.getName() == "nn.position_dim";
-  if (auto dim = dyn_cast<IntegerAttr>(attr.getValue());
-      isDim && (dim.getInt() < -1 || dim.getInt() >= type.getRank()))
-    return emitError(loc) << "'" << attr.getName().getValue() << "' is "
-                          << dim.getInt() << "; expected a dimension of "
-                          << type << ", or -1";
+  int64_t dim = cast<IntegerAttr>(attr.getValue()).getInt();
+  if (dim < -1 || dim >= type.getRank())
+    return emit() << "'" << name << "' is " << dim
+                  << "; expected a dimension of " << type << ", or -1";
   return success();
 }
 
-static LogicalResult verifyPort(Location loc, NamedAttribute attr, Type type,
+static LogicalResult verifyPort(Emit emit, NamedAttribute attr, Type type,
                                 DictionaryAttr attrs) {
   if (attr.getName() == kRoleAttr)
-    return verifyRole(loc, attr.getValue());
-  if (failed(verifyKnown([&] { return emitError(loc); }, attr, kPortAttrs,
-                         "an argument or result")))
+    return verifyRole(emit, attr.getValue());
+  if (failed(verifyKnown(emit, attr, kPortAttrs, "an argument or result")))
     return failure();
   // After partitioning, the attribute dist.global_type has the type of the
   // unsharded tensor.
   auto whole = attrs.getAs<TypeAttr>("dist.global_type");
-  return verifyFits(loc, attr, whole ? whole.getValue() : type);
+  return verifyFits(emit, attr, whole ? whole.getValue() : type);
 }
 
 LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op, unsigned,
@@ -280,11 +387,8 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op, unsigned,
     return op->emitError() << "'" << attr.getName().getValue()
                            << "' stands on an argument of a region; expected "
                               "it on arguments of functions";
-  Location loc = func.isExternal()
-                     ? op->getLoc()
-                     : func.getFunctionBody().getArgument(index).getLoc();
-  return verifyPort(loc, attr, func.getArgumentTypes()[index],
-                    func.getArgAttrDict(index));
+  return verifyPort([&] { return argumentError(func, index); }, attr,
+                    func.getArgumentTypes()[index], func.getArgAttrDict(index));
 }
 
 LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op, unsigned,
@@ -296,13 +400,46 @@ LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op, unsigned,
            << "'" << attr.getName().getValue()
            << "' stands on a result of a region; expected it on "
               "results of functions";
-  return verifyPort(op->getLoc(), attr, func.getResultTypes()[index],
+  return verifyPort([&] { return resultError(func, index); }, attr,
+                    func.getResultTypes()[index],
                     func.getResultAttrDict(index));
 }
 
 //===----------------------------------------------------------------------===//
 // Operations
 //===----------------------------------------------------------------------===//
+
+static constexpr StringLiteral kInplaceAttr = "nn.inplace";
+static constexpr StringLiteral kAlignAttr = "nn.align";
+
+static bool isPowers(Attribute value) {
+  return isI64ListFrom<1>(value) &&
+         llvm::all_of(
+             cast<DenseI64ArrayAttr>(value).asArrayRef(),
+             [](int64_t number) { return llvm::isPowerOf2_64(number); });
+}
+
+/// Checks that the attributes nn.inplace and nn.align of a kernel name
+/// arguments and results that the kernel has.
+static LogicalResult verifyKernel(FunctionOpInterface func, StringRef name,
+                                  ArrayRef<int64_t> numbers) {
+  int64_t arguments = func.getNumArguments(), results = func.getNumResults();
+  auto emit = [&] {
+    return func.emitError("'") << name << "' is [" << numbers << "]; expected ";
+  };
+  if (name == kAlignAttr && int64_t(numbers.size()) != arguments + results)
+    return emit() << "one alignment for each of " << arguments
+                  << " arguments and " << results << " results";
+  if (name != kInplaceAttr)
+    return success();
+  if (numbers.size() % 2)
+    return emit() << "pairs (result, operand)";
+  for (size_t i = 0; i < numbers.size(); i += 2)
+    if (numbers[i] >= results || numbers[i + 1] >= arguments)
+      return emit() << "pairs of one of " << results << " results and one of "
+                    << arguments << " arguments";
+  return success();
+}
 
 static constexpr KnownAttr kOperationAttrs[] = {
     {"nn.shard", isListOf<ShardAttr>,
@@ -316,13 +453,15 @@ static constexpr KnownAttr kOperationAttrs[] = {
     {"nn.frozen_row", isI64, "an i64"},
     {"nn.grouped", isAttr<UnitAttr>, "a unit"},
     {"nn.candidates", isAttr<UnitAttr>, "a unit"},
-    {"nn.when", isI64, "an i64, the number of a dist.condition"},
-    {"nn.row_share", isI64, "an i64"},
+    {"nn.when", isI64From<0>,
+     "an i64, at least 0, the number of a dist.condition"},
+    {"nn.row_share", isI64From<1>, "an i64, at least 1"},
     {"nn.kernel", isAttr<UnitAttr>, "a unit"},
-    {"nn.extent", isI64, "an i64"},
-    {"nn.grain", isI64, "an i64"},
-    {"nn.inplace", isAttr<DenseI64ArrayAttr>, "an array<i64>"},
-    {"nn.align", isAttr<DenseI64ArrayAttr>, "an array<i64>"},
+    {"nn.extent", isI64From<0>, "an i64, at least 0"},
+    {"nn.grain", isI64From<1>, "an i64, at least 1"},
+    {kInplaceAttr, isI64ListFrom<0>,
+     "an array<i64> of pairs (result, operand), none below 0"},
+    {kAlignAttr, isPowers, "an array<i64> of powers of 2"},
     {"nn.ptx", isAttr<StringAttr>, "a string"},
 };
 
@@ -331,6 +470,12 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
   if (attr.getName() == kRoleAttr)
     return op->emitError("'nn.role' stands on an operation; expected it on "
                          "arguments and results of functions");
-  return verifyKnown([&] { return op->emitError(); }, attr, kOperationAttrs,
-                     "an operation");
+  if (failed(verifyKnown([&] { return op->emitError(); }, attr, kOperationAttrs,
+                         "an operation")))
+    return failure();
+  auto func = dyn_cast<FunctionOpInterface>(op);
+  auto numbers = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
+  if (!func || !numbers)
+    return success();
+  return verifyKernel(func, attr.getName(), numbers.asArrayRef());
 }

@@ -6,6 +6,7 @@
 
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -35,6 +36,19 @@ void PipeDialect::initialize() {
 // Attributes
 //===----------------------------------------------------------------------===//
 
+/// Returns the place of an event in the order in which a stage processes one
+/// microbatch.
+static int orderOf(StringRef event) {
+  return llvm::StringSwitch<int>(event)
+      .Case("recv_f", 0)
+      .Case("F", 1)
+      .Case("send_f", 2)
+      .Case("recv_b", 3)
+      .Cases({"I", "B"}, 4)
+      .Case("W", 5)
+      .Default(6);
+}
+
 LogicalResult
 SlotAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                  StringAttr slot) {
@@ -59,10 +73,16 @@ SlotAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   if (!llvm::is_contained(begins, first))
     return unknown("first event '" + first.str() + "'", begins);
   SmallVector<StringRef> lasts;
-  rest.split(lasts, ',', -1, /*KeepEmpty=*/false);
-  for (StringRef last : lasts)
+  rest.split(lasts, ',');
+  for (StringRef last : lasts) {
     if (!llvm::is_contained(ends, last))
       return unknown("last event '" + last.str() + "'", ends);
+    if (orderOf(last) < orderOf(first))
+      return emitError() << "#pipe.slot<" << slot << "> ends with '" << last
+                         << "', which comes before '" << first
+                         << "'; expected events in the order recv_f, F, "
+                            "send_f, recv_b, I or B, W, send_b";
+  }
   return success();
 }
 
@@ -71,8 +91,40 @@ StringRef cleave::pipe::slotOf(DictionaryAttr attrs) {
   return slot ? slot.getText().getValue() : StringRef();
 }
 
-static bool isStage(Attribute value) {
-  return isI64(value) && cast<IntegerAttr>(value).getInt() >= 0;
+/// Checks a list of stages: the attribute `stages` of an operation or of a
+/// pipe.sum.
+static LogicalResult
+verifyStageList(llvm::function_ref<InFlightDiagnostic()> emitError,
+                ArrayRef<int64_t> stages) {
+  if (stages.size() < 2)
+    return emitError() << "has " << stages.size()
+                       << " stages, expected at least two";
+  for (auto [index, stage] : llvm::enumerate(stages)) {
+    if (stage < 0)
+      return emitError() << "has stage " << stage << ", expected none below 0";
+    if (index && stage <= stages[index - 1])
+      return emitError() << "has stage " << stage << " after "
+                         << stages[index - 1] << ", expected ascending stages";
+  }
+  return success();
+}
+
+LogicalResult
+SumAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                StringAttr operand, StringAttr result,
+                DenseI64ArrayAttr stages) {
+  if (operand.empty() || result.empty())
+    return emitError() << "#pipe.sum has operand = " << operand
+                       << " and result = " << result
+                       << "; expected two names that are not empty";
+  if (!stages)
+    return success();
+  return verifyStageList(
+      [&] {
+        return emitError() << "#pipe.sum of " << operand << " with stages = ["
+                           << stages.asArrayRef() << "] ";
+      },
+      stages.asArrayRef());
 }
 
 static bool isAction(Attribute value) {
@@ -80,15 +132,43 @@ static bool isAction(Attribute value) {
   return text && llvm::is_contained({"F", "I", "W", "B"}, text.getValue());
 }
 
+/// Returns whether the text is spelled like an action of a schedule: the number
+/// of a stage, the kind and perhaps a microbatch, as in "0F3".
+static bool isScheduleAction(StringRef text) {
+  static constexpr StringRef kinds[] = {"F",       "I",       "W",          "B",
+                                        "UNSHARD", "RESHARD", "REDUCE_GRAD"};
+  StringRef rest = text.ltrim("0123456789");
+  return rest.size() < text.size() &&
+         llvm::is_contained(kinds, rest.rtrim("0123456789"));
+}
+
 LogicalResult
 ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
-                     StringAttr axis, StringAttr, int64_t position, StringAttr,
-                     StringAttr, bool) {
+                     StringAttr axis, StringAttr, int64_t position,
+                     StringAttr name, StringAttr table, bool) {
   if (axis.empty() || position < 0)
     return emitError() << "schedule of axis " << axis << " at position "
                        << position
                        << "; expected the name of a mesh axis and a position "
                           "of at least 0";
+  // Only the spelling is checked here. The reader of the table checks that
+  // every stage and microbatch is there, but belongs to a higher library.
+  StringRef separators = " \t\r\n,;()";
+  StringRef rest = table.getValue().ltrim(separators);
+  bool isEmpty = rest.empty();
+  while (!rest.empty()) {
+    StringRef action = rest.take_front(rest.find_first_of(separators));
+    // Two actions that overlap are written (0F3;7B2)OVERLAP_F_B.
+    if (action != "OVERLAP_F_B" && !isScheduleAction(action))
+      return emitError() << "table of schedule " << name << " has '" << action
+                         << "'; expected actions like 0F3 or 0UNSHARD: a "
+                            "stage, then F, I, W, B, UNSHARD, RESHARD or "
+                            "REDUCE_GRAD, then a microbatch";
+    rest = rest.drop_front(action.size()).ltrim(separators);
+  }
+  if (isEmpty)
+    return emitError() << "table of schedule " << name << " is " << table
+                       << "; expected at least one action, like 0F0";
   return success();
 }
 
@@ -100,8 +180,8 @@ static bool isSharding(Attribute value) {
 }
 
 static constexpr KnownAttr kOperationAttrs[] = {
-    {kStageAttr, isStage, "an i64, at least 0"},
-    {kStagesAttr, isStage, "an i64"},
+    {kStageAttr, isI64From<0>, "an i64, at least 0"},
+    {kStagesAttr, isI64From<1>, "an i64, at least 1"},
     {kScalarAttr, isAttr<TypeAttr>, "a type"},
     {kSumsAttr, isListOf<SumAttr>,
      "a list of #pipe.sum<operand = ..., result = ...>"},
@@ -111,35 +191,50 @@ static constexpr KnownAttr kOperationAttrs[] = {
      "table = ...>"},
 };
 
+static bool isStageList(Attribute value) {
+  auto stages = dyn_cast<DenseI64ArrayAttr>(value);
+  if (!stages || !isI64ListFrom<0>(stages))
+    return false;
+  ArrayRef<int64_t> list = stages.asArrayRef();
+  return std::adjacent_find(list.begin(), list.end(),
+                            std::greater_equal<int64_t>()) == list.end();
+}
+
 static constexpr KnownAttr kPortAttrs[] = {
     {kSlotAttr, isAttr<SlotAttr>, "#pipe.slot<...>, like #pipe.slot<\"F:W\">"},
-    {kStagesAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>, the stages"},
+    {kStagesAttr, isStageList, "an array<i64>, ascending stages"},
     {kDifferentiableAttr, isAttr<UnitAttr>, "a unit"},
     {"pipe.inside", isSharding, "a #dist.sharding"},
 };
 
 LogicalResult PipeDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attr) {
-  return verifyKnown([&] { return op->emitError(); }, attr, kOperationAttrs,
-                     "an operation");
+  if (failed(verifyKnown([&] { return op->emitError(); }, attr, kOperationAttrs,
+                         "an operation")))
+    return failure();
+  auto module = dyn_cast<ModuleOp>(op);
+  std::optional<StageOf> here = module ? stageOf(module) : std::nullopt;
+  if (attr.getName() == kStageAttr && here && here->stage >= here->stages)
+    return op->emitError("'pipe.stage' is ")
+           << here->stage << "; expected a stage below 'pipe.stages', which is "
+           << here->stages;
+  return success();
 }
 
 LogicalResult PipeDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                     unsigned index,
                                                     NamedAttribute attr) {
-  auto func = dyn_cast<FunctionOpInterface>(op);
-  Location loc = func && !func.isExternal()
-                     ? func.getFunctionBody().getArgument(index).getLoc()
-                     : op->getLoc();
-  return verifyKnown([&] { return emitError(loc); }, attr, kPortAttrs,
-                     "an argument");
+  return verifyKnown(
+      [&] { return argumentError(cast<FunctionOpInterface>(op), index); }, attr,
+      kPortAttrs, "an argument");
 }
 
 LogicalResult PipeDialect::verifyRegionResultAttribute(Operation *op, unsigned,
-                                                       unsigned,
+                                                       unsigned index,
                                                        NamedAttribute attr) {
-  return verifyKnown([&] { return op->emitError(); }, attr, kPortAttrs,
-                     "a result");
+  return verifyKnown(
+      [&] { return resultError(cast<FunctionOpInterface>(op), index); }, attr,
+      kPortAttrs, "a result");
 }
 
 //===----------------------------------------------------------------------===//
@@ -168,17 +263,8 @@ LogicalResult SumStagesOp::verify() {
   std::optional<ArrayRef<int64_t>> stages = getStages();
   if (!stages)
     return success();
-  if (stages->size() < 2)
-    return emitOpError("has ")
-           << stages->size() << " stages, expected at least two";
-  for (auto [index, stage] : llvm::enumerate(*stages)) {
-    if (stage < 0)
-      return emitOpError("has stage ") << stage << ", expected none below 0";
-    if (index && stage <= (*stages)[index - 1])
-      return emitOpError("has stage ")
-             << stage << " after " << (*stages)[index - 1]
-             << ", expected ascending stages";
-  }
+  if (failed(verifyStageList([&] { return emitOpError(); }, *stages)))
+    return failure();
   auto module = (*this)->getParentOfType<ModuleOp>();
   std::optional<StageOf> here = module ? stageOf(module) : std::nullopt;
   if (!here)

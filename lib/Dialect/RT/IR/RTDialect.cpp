@@ -5,6 +5,9 @@
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace cleave;
@@ -72,10 +75,12 @@ LifetimeAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "lifetime of " << name << ": live from command "
                        << first << " to " << last
                        << ", expected 0 <= first <= last";
-  if (offset < 0 || size <= 0)
+  if (int64_t end;
+      offset < 0 || size <= 0 || llvm::AddOverflow(offset, size, end))
     return emitError() << "lifetime of " << name << ": offset " << offset
                        << ", size " << size
-                       << "; expected offset >= 0 and size > 0";
+                       << "; expected offset >= 0, size > 0 and an end that "
+                          "fits into 64 bits";
   return success();
 }
 
@@ -84,6 +89,9 @@ StageAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                   DenseI64ArrayAttr arenas, ArrayAttr slots) {
   if (!llvm::all_of(slots, llvm::IsaPred<StringAttr>))
     return emitError() << "slots of a stage: " << slots << ", expected strings";
+  if (!isI64ListFrom<0>(arenas))
+    return emitError() << "arenas of a stage: [" << arenas.asArrayRef()
+                       << "], expected no size below 0";
   if (arenas.size() != kSlotArena + int64_t(slots.size()))
     return emitError() << "a stage has " << arenas.size() << " arenas and "
                        << slots.size() << " slots, expected " << kSlotArena
@@ -109,18 +117,23 @@ static bool isAddresses(Attribute value) {
 }
 
 static bool isSeconds(Attribute value) {
-  return isListOf<FloatAttr>(value) && cast<ArrayAttr>(value).size() == 3;
+  return isListOf<FloatAttr>(value) && cast<ArrayAttr>(value).size() == 3 &&
+         llvm::all_of(cast<ArrayAttr>(value), [](Attribute entry) {
+           double seconds = cast<FloatAttr>(entry).getValueAsDouble();
+           return std::isfinite(seconds) && seconds >= 0;
+         });
 }
 
 static constexpr KnownAttr kOperationAttrs[] = {
     {kBuffersAttr, isAddresses, "a list of #rt.address<arena, offset>"},
     {kBodyAttr, isAttr<UnitAttr>, "unit"},
-    {kBeyondAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>"},
-    {kArenasAttr, isAttr<DenseI64ArrayAttr>, "an array<i64>"},
+    {kBeyondAttr, isI64ListFrom<0>, "an array<i64> without negative numbers"},
+    {kArenasAttr, isI64ListFrom<0>,
+     "an array<i64> without negative numbers, the sizes of the arenas"},
     {kLifetimesAttr, isListOf<LifetimeAttr>,
      "a list of #rt.lifetime<name = ..., kind = ..., first = ..., last = ..., "
      "offset = ..., size = ...>"},
-    {kOverlapAttr, isSeconds, "three floats"},
+    {kOverlapAttr, isSeconds, "three floats, finite and at least 0"},
     {kStagesAttr, isListOf<StageAttr>,
      "a list of #rt.stage<arenas = ..., slots = ...>"},
 };
@@ -139,19 +152,27 @@ LogicalResult RTDialect::verifyOperationAttribute(Operation *op,
     return emit() << "'" << kBuffersAttr << "' has " << buffers.size()
                   << " addresses; expected one for each of "
                   << op->getNumResults() << " results";
+  auto beyond = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
+  if (attr.getName() == kBeyondAttr &&
+      beyond.size() > int64_t(op->getNumOperands()))
+    return emit() << "'" << kBeyondAttr << "' has " << beyond.size()
+                  << " numbers; expected at most one for each of "
+                  << op->getNumOperands() << " operands";
   return success();
 }
 
 LogicalResult RTDialect::verifyRegionArgAttribute(Operation *op, unsigned,
-                                                  unsigned,
+                                                  unsigned index,
                                                   NamedAttribute attr) {
-  return verifyKnown([&] { return op->emitError(); }, attr, kPortAttrs,
-                     "an argument");
+  return verifyKnown(
+      [&] { return argumentError(cast<FunctionOpInterface>(op), index); }, attr,
+      kPortAttrs, "an argument");
 }
 
 LogicalResult RTDialect::verifyRegionResultAttribute(Operation *op, unsigned,
-                                                     unsigned,
+                                                     unsigned index,
                                                      NamedAttribute attr) {
-  return verifyKnown([&] { return op->emitError(); }, attr, kPortAttrs,
-                     "a result");
+  return verifyKnown(
+      [&] { return resultError(cast<FunctionOpInterface>(op), index); }, attr,
+      kPortAttrs, "a result");
 }

@@ -30,6 +30,11 @@ LogicalResult LaunchOp::verify() {
              << result << ", " << operand << ") names no result and operand";
     RankedTensorType from = typeOf(getOperand(operand));
     RankedTensorType to = typeOf(getResult(result));
+    if (!from.getElementType().isIntOrFloat() ||
+        !to.getElementType().isIntOrFloat()) // (L3)
+      return emitOpError("inplace pair (")
+             << result << ", " << operand << ") has types " << to << " and "
+             << from << ", expected integers or floats as elements";
     if (from.getNumElements() * from.getElementTypeBitWidth() <
         to.getNumElements() * to.getElementTypeBitWidth()) // (L3)
       return emitOpError("result ") << result << " is larger than operand "

@@ -94,6 +94,7 @@ def NN_TiedAttr : NN_Attr<"Tied", "tied"> {
   }];
   let parameters = (ins "::mlir::StringAttr":$name, "bool":$transposed);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def NN_PartAttr : NN_Attr<"Part", "part"> {
@@ -107,6 +108,7 @@ def NN_PartAttr : NN_Attr<"Part", "part"> {
   let parameters = (ins
     "::mlir::StringAttr":$name, OptionalParameter<"DataAttr">:$data);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def NN_InitKind : I32EnumAttr<"InitKind", "how a parameter is initialized", [
@@ -133,7 +135,8 @@ def NN_InitAttr : NN_Attr<"Init", "init"> {
     EnumParameter<NN_InitKind>:$kind,
     OptionalParameter<"::mlir::FloatAttr">:$a,
     OptionalParameter<"::mlir::FloatAttr">:$b);
-  let assemblyFormat = "`<` $kind (`,` `a` `=` $a^)? (`,` `b` `=` $b^)? `>`";
+  let assemblyFormat = "`<` $kind (`,` struct($a, $b)^)? `>`";
+  let genVerifyDecl = 1;
 }
 
 def NN_RouterCounts : I32EnumAttr<"RouterCounts",

@@ -44,6 +44,9 @@ inline constexpr llvm::StringLiteral kPartsAttr = "nn.parts";
 inline constexpr llvm::StringLiteral kInitAttr = "nn.init";
 inline constexpr llvm::StringLiteral kRouterAttr = "nn.router";
 inline constexpr llvm::StringLiteral kLookupsAttr = "nn.lookups";
+/// An i64 attribute on an integer argument whose elements are row indices (such
+/// as token ids): the number of rows of the smallest table that they index.
+inline constexpr llvm::StringLiteral kVocabularyAttr = "nn.vocabulary";
 
 /// Each of these functions returns the attribute that it is named after (viewOf
 /// returns `nn.view`) among the attributes `attrs` of an argument or result.

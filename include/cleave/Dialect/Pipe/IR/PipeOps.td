@@ -86,6 +86,7 @@ def Pipe_SumAttr : AttrDef<Pipe_Dialect, "Sum"> {
     "::mlir::StringAttr":$operand, "::mlir::StringAttr":$result,
     OptionalParameter<"::mlir::DenseI64ArrayAttr">:$stages);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def Pipe_ScheduleAttr : AttrDef<Pipe_Dialect, "Schedule"> {
