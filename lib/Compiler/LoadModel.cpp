@@ -11,6 +11,7 @@
 #include "cleave/Dialect/Dist/IR/Dist.h"
 #include "cleave/Dialect/NN/IR/Batch.h"
 #include "cleave/Dialect/NN/Transforms/Passes.h"
+#include "cleave/Dialect/NN/Transforms/VerifyTypes.h"
 #include "cleave/Import/ONNX/Import.h"
 #include "cleave/Support/Errors.h"
 #include "cleave/Support/Passes.h"
@@ -256,8 +257,11 @@ LogicalResult prepareModel(ModuleOp module, const std::string &path,
       failed(checkSizes(module)))
     return failure();
   if (isSplit)
-    return prepareSharded(module, path, config);
+    return failed(nn::verifyTypes(module))
+               ? failure()
+               : prepareSharded(module, path, config);
   if (failed(checkNnModel(module, path, config)) ||
+      failed(nn::verifyTypes(module)) ||
       failed(runPasses(module, "import-batch", [](OpPassManager &passes) {
         passes.addNestedPass<func::FuncOp>(createMarkBatchPass());
       })))

@@ -18,7 +18,7 @@ module {
 // -----
 
 dist.mesh @m <["x"=2]>
-// expected-error @below {{tensor of dynamic shape}}
+// expected-error @below {{argument 0 of @f: type 'tensor<?xf32>'; expected sizes that are known before the program runs}}
 func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
   return %x : tensor<?xf32>
 }

@@ -227,7 +227,7 @@ func.func @whole_result(%a: tensor<2xf32> {dist.global_type = tensor<8xf32>, dis
 
 // Dynamic sizes.
 dist.mesh @m <["x"=4]>
-// expected-error @below {{argument 0 of @dynamic is of type 'tensor<?xf32>'; expected sizes that are known before the program runs}}
+// expected-error @below {{argument 0 of @dynamic: type 'tensor<?xf32>'; expected sizes that are known before the program runs}}
 func.func @dynamic(%a: tensor<?xf32> {dist.global_type = tensor<?xf32>, dist.sharding = #dist.sharding<@m, [{"x"}]>}) {
   return
 }

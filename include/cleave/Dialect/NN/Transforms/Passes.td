@@ -265,6 +265,26 @@ def MarkBatchPass : Pass<"nn-mark-batch", "::mlir::func::FuncOp"> {
   }];
 }
 
+def VerifyTypesPass : Pass<"nn-verify-types"> {
+  let summary = "Report types that the passes do not support as errors";
+  let description = [{
+    The parser of MLIR accepts types that no pass of cleave can process: tensors of unknown rank or size,
+    tensors of `index` or complex numbers, and tensors of more than 2^48 elements, whose bytes or
+    floating-point operations do not fit into 64 bits. So `cleave-opt` runs this pass before all others.
+    The pass reports the first such tensor, and the first argument or result of a function that is not a
+    tensor, unless it is an integer without a role, which a loop or a branch may read. In kernels, the pass
+    also reports tensors without elements. The pass does not change the IR.
+
+    Before and After:
+    ```mlir
+    func.func @f(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %0 = math.exp %x : tensor<2x3xf32>
+      return %0 : tensor<2x3xf32>
+    }
+    ```
+  }];
+}
+
 def VerifyConstantsPass : Pass<"nn-verify-constants", "::mlir::func::FuncOp"> {
   let summary = "Report constants above a size in the IR as errors";
   let description = [{
