@@ -50,7 +50,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
     if (!grad || grad.isExternal()) {
       module.emitError(
-          "has no function @loss_grad whose gradients an optimizer "
+          "the module has no function @loss_grad whose gradients an optimizer "
           "could use");
       return signalPassFailure();
     }
@@ -67,11 +67,15 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     stage = pipe::stageOf(module);
     auto scalar = module->getAttrOfType<TypeAttr>(pipe::kScalarAttr);
     if (stage && (!scalar || !isa<RankedTensorType>(scalar.getValue()))) {
-      module.emitError("is a stage without pipe.scalar, the type of the loss");
+      module.emitError(
+          "the module is a stage without pipe.scalar, the type of the loss");
       return signalPassFailure();
     }
-    real = cast<RankedTensorType>(stage ? scalar.getValue()
-                                        : grad.getResultTypes()[0]);
+    FailureOr<RankedTensorType> loss =
+        stage ? cast<RankedTensorType>(scalar.getValue()) : lossTypeOf(grad);
+    if (failed(loss))
+      return signalPassFailure();
+    real = *loss;
     FailureOr<SmallVector<Trained>> parameters = collect(grad);
     if (failed(parameters))
       return signalPassFailure();

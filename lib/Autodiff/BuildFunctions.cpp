@@ -138,3 +138,17 @@ LogicalResult autodiff::reportIdle(func::FuncOp func,
   }
   return success();
 }
+
+FailureOr<RankedTensorType> cleave::autodiff::lossTypeOf(func::FuncOp func) {
+  if (func.getNumResults() == 0)
+    return func.emitError("@")
+           << func.getName()
+           << " has no results; expected the loss as the first one";
+  auto type = dyn_cast<RankedTensorType>(func.getResultTypes()[0]);
+  if (!type || !isa<FloatType>(type.getElementType()))
+    return func.emitError("@")
+           << func.getName() << " has a loss of type "
+           << func.getResultTypes()[0]
+           << "; expected a tensor of floating-point elements";
+  return type;
+}

@@ -44,6 +44,10 @@ mlir::LogicalResult reportIdle(mlir::func::FuncOp func,
                                llvm::ArrayRef<std::string> patterns,
                                llvm::StringRef key, bool refuse);
 
+/// Returns the type of a function's first result, which is the loss. Reports an
+/// error if the function has no result, or one of another kind of type.
+mlir::FailureOr<mlir::RankedTensorType> lossTypeOf(mlir::func::FuncOp func);
+
 } // namespace cleave::autodiff
 
 #endif

@@ -53,12 +53,20 @@ struct Survey {
   /// The products of the last size, the last two sizes, and so on, of each
   /// shape in the kernel.
   std::set<int64_t, std::greater<int64_t>> suffixes;
+  /// A type in the kernel for which there are no loops; null if there is none.
+  Type unfit;
 
   explicit Survey(const Request &request) {
     SmallVector<Value> worklist(request.outputs);
     llvm::DenseSet<Value> seen(worklist.begin(), worklist.end());
     while (!worklist.empty()) {
       Value value = worklist.pop_back_val();
+      auto type = dyn_cast<RankedTensorType>(value.getType());
+      if (!type || !type.hasStaticShape() ||
+          llvm::is_contained(type.getShape(), 0)) {
+        unfit = value.getType();
+        return;
+      }
       int64_t product = 1;
       for (int64_t size : llvm::reverse(typeOf(value).getShape()))
         if ((product *= size) > 1)
@@ -114,8 +122,18 @@ std::unique_ptr<KernelPlan>
 KernelPlan::create(ArrayRef<Value> outputs, ArrayRef<Value> firstArguments,
                    llvm::function_ref<bool(Operation *)> inside,
                    std::string &error) {
+  if (outputs.empty()) {
+    error = "a kernel without results";
+    return nullptr;
+  }
   Request request{outputs, firstArguments, inside};
   Survey survey(request);
+  if (survey.unfit) {
+    llvm::raw_string_ostream(error)
+        << "a value of type " << survey.unfit
+        << ", where tensors of known, positive sizes are expected";
+    return nullptr;
+  }
   std::unique_ptr<KernelPlan> best;
 
   // If the kernel has row reductions, the number of rows is that of one of
@@ -159,6 +177,10 @@ KernelPlan::create(ArrayRef<Value> outputs, ArrayRef<Value> firstArguments,
 
 std::unique_ptr<KernelPlan> KernelPlan::create(func::FuncOp kernel,
                                                std::string &error) {
+  if (kernel.isExternal() || !kernel.getBody().hasOneBlock()) {
+    error = "a kernel without one block of operations";
+    return nullptr;
+  }
   SmallVector<Value> arguments(kernel.getArguments());
   auto results =
       cast<func::ReturnOp>(kernel.front().getTerminator()).getOperands();

@@ -151,13 +151,12 @@ void ActionPlan::addReadsBeyond(Operation &op) {
     return;
   for (auto [operand, elements] :
        llvm::zip(op.getOperands(), beyond.asArrayRef())) {
-    auto type = typeOf(operand);
-    int64_t bytes = bytesOf(type);
+    RankedTensorType type = typeOf(operand);
+    int64_t width = bytesOf(RankedTensorType::get({}, type.getElementType()));
     Place place = places[operand];
     Storage &storage = storages[place.storage];
-    storage.bytes =
-        std::max(storage.bytes, place.lastOffset + bytes +
-                                    elements * (bytes / type.getNumElements()));
+    storage.bytes = std::max(
+        storage.bytes, place.lastOffset + bytesOf(type) + elements * width);
   }
 }
 

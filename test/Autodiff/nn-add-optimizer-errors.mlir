@@ -11,3 +11,15 @@ func.func @loss_grad(%w: tensor<3xf32> {nn.name = "w", nn.role = #nn.role<parame
   %one = arith.constant dense<1.0> : tensor<f32>
   return %one, %one, %w, %s : tensor<f32>, tensor<f32>, tensor<3xf32>, tensor<3xf64>
 }
+
+// -----
+
+// expected-error @below {{@loss_grad has no results; expected the loss as the first one}}
+func.func @loss_grad() { return }
+
+// -----
+
+// expected-error @below {{@loss_grad has a loss of type 'tensor<i64>'; expected a tensor of floating-point elements}}
+func.func @loss_grad(%n: tensor<i64> {nn.name = "n", nn.role = #nn.role<input>}) -> (tensor<i64> {nn.name = "loss", nn.role = #nn.role<loss>}) {
+  return %n : tensor<i64>
+}

@@ -47,3 +47,19 @@ module {
     return %2 : tensor<1x7xf32>
   }
 }
+
+// -----
+
+// An operand without elements has no bytes, but elements have.
+
+// CHECK: rt.arenas = array<i64: 192, 0>
+// CHECK-LABEL: func @past_empty_tile
+module {
+  func.func private @k(tensor<0x7xf32>) -> tensor<1x7xf32>
+  func.func @past_empty_tile(%x: tensor<3x7xf32> {nn.name = "x", nn.role = #nn.role<parameter>})
+      -> (tensor<1x7xf32> {nn.name = "z", nn.role = #nn.role<output>}) {
+    %0 = rt.alias %x offset = 0 axis_terms = [0, 1, 2, 14] reach = 14 : (tensor<3x7xf32>) -> tensor<0x7xf32>
+    %1 = rt.launch @k(%0) extent = 1 grain = 1 {rt.beyond = array<i64: 14>} : (tensor<0x7xf32>) -> tensor<1x7xf32>
+    return %1 : tensor<1x7xf32>
+  }
+}
