@@ -48,7 +48,7 @@ struct AddDropoutPass : cleave::impl::AddDropoutPassBase<AddDropoutPass> {
     ModuleOp module = getOperation();
     auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
     if (!loss || loss.isExternal()) {
-      module.emitError("has no function @loss to add dropout to");
+      module.emitError("the module has no function @loss to add dropout to");
       return signalPassFailure();
     }
     if (!(p >= 0 && p < 1)) {

@@ -37,7 +37,8 @@ struct AddLossPass : cleave::impl::AddLossPassBase<AddLossPass> {
     ModuleOp module = getOperation();
     auto forward = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
     if (!forward || forward.isExternal()) {
-      module.emitError("has no function @forward to derive a loss from");
+      module.emitError(
+          "the module has no function @forward to derive a loss from");
       return signalPassFailure();
     }
     if (failed(freeze(forward)))

@@ -156,7 +156,7 @@ struct AddRouterLossesPass
     auto func = module.lookupSymbol<func::FuncOp>(nn::kLossTrainFunc);
     auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
     if (!func && (!loss || loss.isExternal())) {
-      module.emitError("has no function @loss to add to");
+      module.emitError("the module has no function @loss to add to");
       return signalPassFailure();
     }
     if (!func)
@@ -170,8 +170,10 @@ struct AddRouterLossesPass
     if (failed(routers))
       return failure();
     if (routers->empty())
-      return func.emitError("has no experts that a router chooses, but "
-                            "parallel.expert.")
+      return func.emitError("@")
+             << func.getName()
+             << " has no experts that a router chooses, but "
+                "parallel.expert."
              << (balance ? "aux_loss" : "z_loss") << " is not 0";
     Operation *terminator = func.getBody().front().getTerminator();
     OpBuilder b(terminator);
@@ -225,8 +227,10 @@ struct AddRouterLossesPass
       return Value(
           arith::UIToFPOp::create(b, loc, type.clone(b.getF32Type()), counted));
     }
-    return func.emitError("has no labels of classes: parallel.expert.aux_loss "
-                          "and z_loss need train.loss = \"cross_entropy\"");
+    return func.emitError("@")
+           << func.getName()
+           << " has no labels of classes: parallel.expert.aux_loss "
+              "and z_loss need train.loss = \"cross_entropy\"";
   }
 };
 

@@ -119,8 +119,10 @@ private:
   LogicalResult findBiases(func::FuncOp func, ArrayRef<Choice> choices,
                            llvm::StringMap<StringAttr> &biases) {
     if (choices.empty())
-      return func.emitError("has no experts that a router chooses, but "
-                            "parallel.expert.bias_update is not 0");
+      return func.emitError("@")
+             << func.getName()
+             << " has no experts that a router chooses, but "
+                "parallel.expert.bias_update is not 0";
     SmallVector<std::string> without;
     llvm::StringMap<StringRef> routers; // by bias name
     for (const Choice &choice : choices) {
@@ -147,8 +149,10 @@ private:
       biases[choice.name] = StringAttr::get(&getContext(), name);
     }
     if (!without.empty()) {
-      InFlightDiagnostic error = func.emitError("has no bias that enters "
-                                                "nothing but the choice of ");
+      InFlightDiagnostic error = func.emitError("@")
+                                 << func.getName()
+                                 << " has no bias that enters "
+                                    "nothing but the choice of ";
       error << (without.size() == 1 ? "router " : "routers ");
       llvm::interleaveComma(without, error);
       error << ", but parallel.expert.bias_update is not 0; expected experts "

@@ -46,7 +46,8 @@ struct DifferentiatePass
       loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunc);
     isStage = pipe::stageOf(module).has_value();
     if (!loss || loss.isExternal() || (!isStage && loss.getNumResults() < 2)) {
-      module.emitError("has no function @loss that returns a sum and a weight");
+      module.emitError(
+          "the module has no function @loss that returns a sum and a weight");
       return signalPassFailure();
     }
     func::FuncOp func = cloneAs(loss, nn::kLossGradFunc);
@@ -68,8 +69,10 @@ struct DifferentiatePass
         backward.activate(func.getArgument(arg));
       }
     if (parameters.empty() && !isStage)
-      return func.emitError("has no parameter to train: it has none, or "
-                            "train.trainable and train.frozen leave none");
+      return func.emitError("@")
+             << func.getName()
+             << " has no parameter to train: it has none, or "
+                "train.trainable and train.frozen leave none";
 
     if (failed(checkCrossing(func)))
       return failure();

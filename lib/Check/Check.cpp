@@ -97,7 +97,7 @@ private:
   LogicalResult gradients(int64_t step) {
     func::FuncOp func = find(nn::kLossGradFunc);
     if (!func)
-      return module.emitError("has no function @loss_grad to check");
+      return module.emitError("the module has no function @loss_grad to check");
     // True if @loss_grad itself sums gradients, loss or loss weight over
     // microbatches. Such sums must be zero before the first microbatch.
     bool addsGradients = false, addsLoss = false, addsWeight = false;
@@ -137,7 +137,7 @@ private:
   LogicalResult update() {
     func::FuncOp func = find(nn::kUpdateFunc);
     if (!func)
-      return module.emitError("has no function @update to check");
+      return module.emitError("the module has no function @update to check");
     if (failed(engine.run(nn::kUpdateFunc)))
       return failure();
     return collect(func);

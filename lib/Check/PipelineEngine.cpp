@@ -104,10 +104,11 @@ LogicalResult PipelineEngine::addInstance(int rank, int stage) {
       for (const Port &port : ports) {
         StageInstance::Buffer &buffer = instance.buffers[port.key()];
         if (buffer.port.value && buffer.slot != slotOf(port))
-          return LogicalResult(
-              func.emitError("has ")
-              << port.describe() << " in slots of class '" << slotOf(port)
-              << "', but others of its stage in '" << buffer.slot << "'");
+          return LogicalResult(func.emitError("@")
+                               << func.getName() << " has " << port.describe()
+                               << " in slots of class '" << slotOf(port)
+                               << "', but others of its stage in '"
+                               << buffer.slot << "'");
         buffer.port = port;
         buffer.slot = slotOf(port);
       }

@@ -5,7 +5,6 @@
 #include "cleave/Compiler/Import.h"
 #include "cleave/Compiler/Passes.h"
 #include "cleave/Compiler/Sharded.h"
-#include "cleave/Support/Errors.h"
 
 using namespace mlir;
 
@@ -24,25 +23,34 @@ using compiler::Compiler;
 static FailureOr<Compiler> compilerFor(ModuleOp module, const std::string &file,
                                        ArrayRef<std::string> keys, bool infers,
                                        bool warns) {
-  MLIRContext *context = module.getContext();
   ConfigSources sources;
   sources.file = file;
   for (const std::string &key : keys) {
     auto value = parseOverride(key);
     if (!value)
-      return configError(context) << value.error();
+      return module.emitError("option set=")
+             << key << " of the pass: " << value.error();
     sources.overrides.push_back(*value);
   }
+  auto fail = [&](const std::string &why) -> LogicalResult {
+    InFlightDiagnostic error = module.emitError("options of the pass (");
+    if (!file.empty())
+      error << "config=" << file << (keys.empty() ? "" : " ");
+    llvm::interleave(
+        keys, error, [&](const std::string &key) { error << "set=" << key; },
+        " ");
+    return error << "): " << why;
+  };
   ConfigResult<LoadedConfig> loaded = loadConfig(sources);
   if (!loaded)
-    return configError(context) << loaded.error();
+    return fail(loaded.error());
   Config config = loaded->config;
   ConfigResult<Mesh> mesh = resolveMesh(config, std::nullopt);
   if (!mesh)
-    return configError(context) << mesh.error();
+    return fail(mesh.error());
   for (auto fault : {checkTypes(config), checkMeshUse(config, *mesh)})
     if (fault)
-      return configError(context) << fault->message;
+      return fail(fault->message);
   if (warns)
     for (const std::string &text : idleKeys(*loaded, *mesh))
       emitWarning(module.getLoc()) << text;
@@ -50,10 +58,37 @@ static FailureOr<Compiler> compilerFor(ModuleOp module, const std::string &file,
   compiler::CompilerOptions options;
   options.purpose =
       infers ? compiler::Purpose::Infer : compiler::Purpose::Compile;
-  return Compiler(*context, config, compiler::meshOf(module, *mesh), options);
+  return Compiler(*module.getContext(), config, compiler::meshOf(module, *mesh),
+                  options);
 }
 
 namespace {
+
+/// Gives the errors without a location that of the module. The phases report
+/// errors of the configuration without a location, because the commands of
+/// `cleave` name the model's file in another way.
+class LocatedErrors {
+public:
+  explicit LocatedErrors(ModuleOp module)
+      : handler(module.getContext(),
+                [loc = module.getLoc()](Diagnostic &diagnostic) {
+                  if (diagnostic.getSeverity() != DiagnosticSeverity::Error ||
+                      !isa<UnknownLoc>(diagnostic.getLocation()) ||
+                      isa<UnknownLoc>(loc))
+                    return failure();
+                  mlir::emitError(loc) << diagnostic.str();
+                  return success();
+                }) {}
+
+private:
+  ScopedDiagnosticHandler handler;
+};
+
+/// Returns the path of the file that the module was parsed from.
+std::string pathOf(ModuleOp module) {
+  auto location = dyn_cast<FileLineColLoc>(module.getLoc());
+  return location ? location.getFilename().str() : "-";
+}
 
 struct CleaveTrainPass : cleave::impl::CleaveTrainPassBase<CleaveTrainPass> {
   using CleaveTrainPassBase::CleaveTrainPassBase;
@@ -63,10 +98,12 @@ struct CleaveTrainPass : cleave::impl::CleaveTrainPassBase<CleaveTrainPass> {
   }
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    LocatedErrors located(module);
     FailureOr<Compiler> compiler =
         compilerFor(module, config, set, infers, /*warns=*/true);
     if (failed(compiler) ||
-        failed(compiler::prepareModel(module, "-", compiler->config(),
+        failed(compiler::prepareModel(module, pathOf(module),
+                                      compiler->config(),
                                       /*compiles=*/false)) ||
         failed(compiler->train(module)))
       signalPassFailure();
@@ -81,6 +118,7 @@ struct CleaveShardPass : cleave::impl::CleaveShardPassBase<CleaveShardPass> {
   }
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    LocatedErrors located(module);
     FailureOr<Compiler> compiler =
         compilerFor(module, config, set, infers, /*warns=*/false);
     // Sharding returns a new module. Its contents replace the pass's module,

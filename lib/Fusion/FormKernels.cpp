@@ -56,7 +56,9 @@ struct FormKernelsPass : cleave::impl::FormKernelsPassBase<FormKernelsPass> {
 
   LogicalResult form(func::FuncOp host) {
     if (!host.getBody().hasOneBlock())
-      return host.emitError("has several blocks; expected straight-line code");
+      return host.emitError("@")
+             << host.getName()
+             << " has several blocks; expected straight-line code";
     for (Operation &op : host.front())
       for (Type type : op.getResultTypes())
         if (auto tensor = dyn_cast<RankedTensorType>(type);

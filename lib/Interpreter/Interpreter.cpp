@@ -53,7 +53,8 @@ public:
   FailureOr<std::vector<RankTensors>> run(func::FuncOp func,
                                           ArrayRef<RankTensors> arguments) {
     if (func.isDeclaration())
-      return func.emitError("is only declared and cannot be interpreted");
+      return func.emitError("@")
+             << func.getName() << " is only declared and cannot be interpreted";
     if (arguments.size() != func.getNumArguments())
       return func.emitError("takes ")
              << func.getNumArguments() << " arguments, but " << arguments.size()

@@ -155,8 +155,8 @@ void ActionPlan::addReadsBeyond(Operation &op) {
     int64_t width = bytesOf(RankedTensorType::get({}, type.getElementType()));
     Place place = places[operand];
     Storage &storage = storages[place.storage];
-    storage.bytes = std::max(
-        storage.bytes, place.lastOffset + bytesOf(type) + elements * width);
+    storage.bytes = std::max(storage.bytes, place.lastOffset + bytesOf(type) +
+                                                elements * width);
   }
 }
 

@@ -10,6 +10,7 @@ using namespace cleave;
 FailureOr<PlannedArenas> cleave::plannedArenas(ModuleOp module) {
   auto sizes = module->getAttrOfType<DenseI64ArrayAttr>(rt::kArenasAttr);
   if (!sizes || sizes.size() != 2)
-    return module.emitError("has no planned memory; run rt-plan-memory first");
+    return module.emitError(
+        "the module has no planned memory; run rt-plan-memory first");
   return PlannedArenas{sizes[rt::kStateArena], sizes[rt::kTransientArena]};
 }

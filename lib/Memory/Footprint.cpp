@@ -237,7 +237,7 @@ FailureOr<Footprint> cleave::footprintOfStages(ModuleOp module,
                                                const Booking &booking) {
   if (!module->hasAttr(rt::kStagesAttr))
     return module.emitError(
-        "has no planned memory of stages; run rt-plan-memory first");
+        "the module has no planned memory of stages; run rt-plan-memory first");
   Counter counter(booking);
   for (int64_t stage : stages) {
     FailureOr<BoundaryTable> table = BoundaryTable::collect(module, stage);

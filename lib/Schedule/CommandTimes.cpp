@@ -28,7 +28,7 @@ FailureOr<CommandTimes> CommandTimes::load(ModuleOp module,
     return failure();
   auto meshes = module.getOps<dist::MeshOp>();
   if (!llvm::hasSingleElement(meshes))
-    return module.emitError("has ")
+    return module.emitError("the module has ")
            << llvm::range_size(meshes)
            << " meshes; expected the one over which its collectives go";
   dist::MeshOp meshOp = *meshes.begin();

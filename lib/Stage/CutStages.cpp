@@ -251,8 +251,9 @@ struct CutStagesPass : cleave::impl::CutStagesPassBase<CutStagesPass> {
     auto count = module->getAttrOfType<IntegerAttr>(pipe::kStagesAttr);
     func::FuncOp main = mainFunction(module);
     if (!count || count.getInt() < 1 || !main || main.isExternal()) {
-      module.emitError("has no function @loss or @forward whose operations "
-                       "have stages; pipe-mark-stages comes first");
+      module.emitError(
+          "the module has no function @loss or @forward whose operations "
+          "have stages; pipe-mark-stages comes first");
       return signalPassFailure();
     }
     int64_t stages = count.getInt();

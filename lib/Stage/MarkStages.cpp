@@ -155,7 +155,8 @@ struct MarkStagesPass : cleave::impl::MarkStagesPassBase<MarkStagesPass> {
     ModuleOp module = getOperation();
     func::FuncOp main = mainFunction(module);
     if (!main || main.isExternal()) {
-      module.emitError("has no function @loss or @forward to cut into stages");
+      module.emitError(
+          "the module has no function @loss or @forward to cut into stages");
       return signalPassFailure();
     }
     if (stages < 1) {
@@ -191,7 +192,8 @@ private:
   /// they cannot be sent.
   LogicalResult checkTypes(func::FuncOp func) {
     if (!func.getBody().hasOneBlock())
-      return func.emitError("has several blocks, expected one to cut");
+      return func.emitError("@")
+             << func.getName() << " has several blocks, expected one to cut";
     for (Operation &op : func.getBody().front())
       for (Type type : op.getResultTypes()) {
         auto tensor = dyn_cast<RankedTensorType>(type);
@@ -222,8 +224,9 @@ private:
       int64_t points = std::max<int64_t>(
           0, std::max(countCutPoints(earlyLine), countCutPoints(lateLine)));
       if (points < stages - 1)
-        return func.emitError("has ")
-               << points << " cut points, which make at most " << points + 1
+        return func.emitError("@")
+               << func.getName() << " has " << points
+               << " cut points, which make at most " << points + 1
                << " stages, but " << stages.getValue()
                << " are asked for (ranks of the pipeline times chunks)";
       bool isLate = countCutPoints(earlyLine) < stages - 1;
@@ -245,9 +248,9 @@ private:
         return failure();
       wants = std::move(*matched);
       if (count < stages)
-        return func.emitError("has ")
-               << count << " operations that could be a stage, but "
-               << stages.getValue()
+        return func.emitError("@")
+               << func.getName() << " has " << count
+               << " operations that could be a stage, but " << stages.getValue()
                << " stages are asked for (ranks of the pipeline times chunks)";
       // Program order may not fit the user's patterns
       // (parallel.pipeline.stages). For example, the decoder's embedding may

@@ -53,7 +53,7 @@ struct StrategyExpertPass
       if (!func.isDeclaration() && failed(findExperts(func)))
         return signalPassFailure();
     if (experts.empty() && required) {
-      module.emitError("has no experts to split over axis '")
+      module.emitError("the module has no experts to split over axis '")
           << (axisRef ? axis : tensorAxis)
           << "': no parameter is read by nn.grouped_dot";
       return signalPassFailure();
@@ -140,7 +140,8 @@ struct StrategyExpertPass
       }
     }
     if (!any && !experts.empty())
-      return func.emitError("has no width of experts that axis '")
+      return func.emitError("@")
+             << func.getName() << " has no width of experts that axis '"
              << tensorAxis
              << "' could split: each dimension of their matrices is "
              << "shared with other parameters, or read as a whole";

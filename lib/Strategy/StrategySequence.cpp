@@ -51,7 +51,8 @@ struct StrategySequencePass
     if (any || (stage && stage->stage > 0) ||
         module->hasAttr(nn::kPositionsAttr))
       return;
-    module.emitError("has no dimension of positions to split over axis '")
+    module.emitError(
+        "the module has no dimension of positions to split over axis '")
         << (ring.empty() ? ulysses : ring)
         << "': sequence parallelism needs tokens, or an input, of shape "
            "[batch, sequence, ...]; of several, data.tokens names the one";

@@ -50,7 +50,8 @@ struct StrategyTensorPass
     if (!func)
       func = module.lookupSymbol<func::FuncOp>(nn::kForwardFunc);
     if (!func) {
-      module.emitError("has neither @loss_grad nor @forward to shard");
+      module.emitError(
+          "the module has neither @loss_grad nor @forward to shard");
       return signalPassFailure();
     }
     DimClasses classes(func);
@@ -62,8 +63,10 @@ struct StrategyTensorPass
         });
     Colours colours(func, classes, plans, scheme);
     if (sequence && !colours.hasSequence()) {
-      func.emitError("has no dimension of positions to split over axis '")
-          << axis << "': sequence parallelism needs tokens, or an input, of "
+      func.emitError("@")
+          << func.getName()
+          << " has no dimension of positions to split over axis '" << axis
+          << "': sequence parallelism needs tokens, or an input, of "
           << "shape [batch, sequence, ...]; of several, data.tokens names the "
              "one";
       return signalPassFailure();

@@ -78,7 +78,7 @@ LogicalResult target::describeLaunches(ModuleOp module,
   for (program::Kernel &kernel : program.kernels) {
     auto launch = launches.find(kernel.symbol);
     if (launch == launches.end())
-      return module.emitError("has no kernel @") << kernel.symbol;
+      return module.emitError("the module has no kernel @") << kernel.symbol;
     // After its arguments a kernel takes one more: the address of an array with
     // the rank's index on each mesh axis.
     if (launch->second.arguments != kernel.numArgs + 1)

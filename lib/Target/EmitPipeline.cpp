@@ -34,7 +34,7 @@ LogicalResult PipelineEmitter::emit() {
   size_t count = mesh ? mesh.getAxes().size() : 0;
   if (schedule.position >= int64_t(count) ||
       mesh.getAxes()[schedule.position].getName() != schedule.axis)
-    return module.emitError("has no mesh axis '")
+    return module.emitError("the module has no mesh axis '")
            << schedule.axis << "' in place " << schedule.position;
   for (auto [index, axis] : llvm::enumerate(mesh.getAxes())) {
     bool isPipeline = int64_t(index) == schedule.position;
@@ -88,7 +88,7 @@ LogicalResult PipelineEmitter::planSlots() {
   // The attribute may list fewer stages than the schedule has, because the last
   // stages may have no actions, for example in inference.
   if (!stages || int64_t(stages.size()) > table.stages)
-    return module.emitError("has planned memory for ")
+    return module.emitError("the module has planned memory for ")
            << (stages ? stages.size() : 0) << " stages, but its schedule has "
            << table.stages;
   std::vector<ValueClass> classes;

@@ -78,9 +78,9 @@ LogicalResult PipelineEmitter::checkPorts() const {
         StringRef name = nn::nameOf(func, i);
         if (nn::roleOf(func, i) == role && own.starts_with(slot) &&
             !llvm::is_contained(given, name))
-          return func.emitError("reads ")
-                 << nn::spell(role) << " '" << name
-                 << "', which no action of stage " << from.stage
+          return func.emitError("@")
+                 << func.getName() << " reads " << nn::spell(role) << " '"
+                 << name << "', which no action of stage " << from.stage
                  << " hands over; expected a result of that name and role in "
                  << llvm::join(makers, " or ");
       }

@@ -4,6 +4,8 @@
 // RUN: cleave-opt %s -cleave-train="set=data.labels=labels,parallel.pipeline.schedule=gpipe" 2>&1 | FileCheck %s --check-prefix=IDLE
 // RUN: not cleave-opt %s -cleave-train=set=train.los=mse 2>&1 | FileCheck %s --check-prefix=KEY
 // RUN: not cleave-opt %s -cleave-train=config=%t.none.toml 2>&1 | FileCheck %s --check-prefix=FILE
+// RUN: not cleave-opt %s -cleave-train=set=batch 2>&1 | FileCheck %s --check-prefix=OVERRIDE
+// RUN: not cleave-opt %s -cleave-train=set=data.tokens=ids 2>&1 | FileCheck %s --check-prefix=INPUT
 
 // CHECK: func.func @forward(
 // CHECK: func.func @loss(
@@ -22,8 +24,11 @@
 // IDLE: warning: parallel.pipeline.schedule does nothing
 // IDLE-NOT: does nothing
 
-// KEY: error: {{.*}}train.los{{.*}}did you mean 'train.loss'
-// FILE: error: {{.*}}none.toml: No such file or directory
+// Errors are at the module, and name the options of the pass.
+// KEY: cleave-train.mlir:{{[0-9:]+}} error: options of the pass (set=train.los=mse): {{.*}}did you mean 'train.loss'
+// FILE: cleave-train.mlir:{{[0-9:]+}} error: options of the pass (config={{.*}}none.toml): {{.*}}none.toml: No such file or directory
+// OVERRIDE: cleave-train.mlir:{{[0-9:]+}} error: option set=batch of the pass:
+// INPUT: cleave-train.mlir:{{[0-9:]+}} error: model '{{.*}}cleave-train.mlir', @forward: has no input 'ids'
 
 func.func @forward(
     %w: tensor<6x4xf32> {nn.name = "w", nn.role = #nn.role<parameter>},

@@ -54,8 +54,9 @@ struct LimitChoicesPass : cleave::impl::LimitChoicesPassBase<LimitChoicesPass> {
     llvm::MapVector<Value, nn::GroupedDotOp> products;
     func.walk([&](nn::GroupedDotOp op) { products.insert({op.getIds(), op}); });
     if (products.empty()) {
-      func.emitError("has no experts whose capacity could be limited: "
-                     "no nn.grouped_dot");
+      func.emitError("@") << func.getName()
+                          << " has no experts whose capacity could be limited: "
+                             "no nn.grouped_dot";
       return signalPassFailure();
     }
     SmallVector<Choices> all;
