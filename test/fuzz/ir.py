@@ -21,6 +21,16 @@ from support import BUILD, ROOT
 OPT = BUILD / "bin" / "cleave-opt"
 SECONDS = 60
 TOKEN = re.compile(r'"[^"\n]*"|[#!@%^]?[A-Za-z_][\w.$-]*|-?\d[\w.+-]*|[^\s\w]|\s+')
+ELEMENT = re.compile(r"(?<=[x<])(?:f64|f32|bf16|i64|i32|i1)(?=>)")
+TENSOR = re.compile(r"tensor<(?:\d+x)*(f64|f32|bf16|i64|i32|i1)>")
+ELEMENTS = ["f64", "f32", "bf16", "i64", "i32", "i1", "index", "complex<f32>", "i8", "f16", "i4", "f80", "none", "ui32",
+            "f8E4M3FN"]
+SIZES = ["?", "0", "1", "2", "1000000007", "4611686018427387904", "9223372036854775807"]
+# Passes that a type may reach although the test of the file runs others.
+PASSES = ["--nn-form-kernels", "--nn-differentiate", "--nn-import-pipeline", "--nn-kernels-pipeline", "--cleave-shard",
+          "--dist-partition-pipeline", "--rt-plan-memory", "--kernels-to-gpu"]
+# Faults of MLIR's own parser: `array<index: 1>` as an attribute.
+OF_MLIR = ("parseDenseArrayAttr",)
 NUMBERS = ["0", "1", "-1", "2", "3", "7", "64", "1000000007", "9223372036854775807", "-9223372036854775808", "1.5"]
 
 
@@ -34,8 +44,36 @@ def parts(path):
     return [(part, flags) for part in re.split(r"^// -----.*\n", body, flags=re.M) if part.strip()]
 
 
+def change_types(draw, text):
+    """One element type, size or tensor type exchanged for another one, in all places of the text or in one."""
+    kind = draw.randrange(3)
+    if kind == 0:
+        pattern, new = ELEMENT, draw.choice(ELEMENTS)
+    elif kind == 1:
+        pattern, new = re.compile(r"(?<=[<x])\d+(?=x)"), draw.choice(SIZES)
+    else:
+        pattern, new = TENSOR, None
+    found = [match.group() for match in pattern.finditer(text)]
+    if not found:
+        return text
+    old = draw.choice(found)
+    if new is None:
+        element = TENSOR.match(old).group(1)
+        new = draw.choice([f"tensor<*x{element}>", old.replace("tensor", "memref"), old.replace("tensor", "vector"),
+                           element, "tuple<>", "index"])
+    places = [match for match in pattern.finditer(text) if match.group() == old]
+    if draw.random() < 0.3:
+        places = [draw.choice(places)]
+    for match in reversed(places):
+        text = text[:match.start()] + new + text[match.end():]
+    return text
+
+
 def change(draw, text, others):
-    """One to three tokens dropped, doubled, swapped, or exchanged for one of the same kind."""
+    """A third: one type exchanged. Else one to three tokens dropped, doubled, swapped, or exchanged for one of the same
+    kind."""
+    if draw.random() < 0.33:
+        return change_types(draw, text)
     tokens = TOKEN.findall(text)
     solid = [at for at, token in enumerate(tokens) if not token.isspace()]
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
@@ -60,21 +98,23 @@ def change(draw, text, others):
     return "".join(tokens)
 
 
-def fault(text, flags, folder):
+def fault(text, flags, folder, extra=()):
     """What is wrong with how cleave-opt takes the text; None: nothing."""
     path = pathlib.Path(folder) / "changed.mlir"
     path.write_text(text)
-    for passes in ([], flags) if flags else ([],):
+    for passes in [[], *filter(None, (flags, extra))]:
         try:
             done = subprocess.run([OPT, path, *passes, "-o", os.devnull], capture_output=True, text=True,
                                   errors="replace", timeout=SECONDS)
         except subprocess.TimeoutExpired:
             return f"{' '.join(passes)}: more than {SECONDS} s"
+        if done.returncode < 0 and any(name in done.stderr for name in OF_MLIR):
+            return None
         if done.returncode < 0 or done.returncode > 1:
             return f"{' '.join(passes)}: ended with {done.returncode}: {done.stderr[:300]}"
         if done.returncode == 1 and "error:" not in done.stderr:
             return f"{' '.join(passes)}: refused without a word: {done.stderr[:300]}"
-        if done.returncode:
+        if done.returncode and not passes:
             break  # no program to run passes on
     return None
 
@@ -89,9 +129,10 @@ def campaign(files, count, seed, keep=None):
         path, part, flags = draw.choice(all_parts)
         text = change(draw, part, tokens[path])
         with tempfile.TemporaryDirectory() as folder:
-            found = fault(text, flags, folder)
+            extra = [draw.choice(PASSES)] if draw.random() < 0.5 else []
+            found = fault(text, flags, folder, extra)
         if found and keep:
-            (pathlib.Path(keep) / f"{seed}.{number}.mlir").write_text(f"// {path} {' '.join(flags)}\n{text}")
+            (pathlib.Path(keep) / f"{seed}.{number}.mlir").write_text(f"// {found.split(': ')[0]} {path}\n{text}")
         return found and f"{path.relative_to(ROOT)}, change {seed}.{number}: {found}"
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
