@@ -49,9 +49,7 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
     ModuleOp module = getOperation();
     auto grad = module.lookupSymbol<func::FuncOp>(nn::kLossGradFunc);
     if (!grad || grad.isExternal()) {
-      module.emitError(
-          "the module has no function @loss_grad whose gradients an optimizer "
-          "could use");
+      module.emitError("the module has no function @loss_grad with gradients");
       return signalPassFailure();
     }
     if (optimizer != "adamw" && optimizer != "sgd") {
@@ -130,6 +128,8 @@ struct AddOptimizerPass : cleave::impl::AddOptimizerPassBase<AddOptimizerPass> {
                   "a schedule that updates once in a step, or a model without "
                   "tied parameters";
     }
+    if (parameters.empty() && !stage)
+      return grad.emitError("@loss_grad has no parameter to train");
     return parameters;
   }
 

@@ -23,3 +23,10 @@ func.func @loss_grad() { return }
 func.func @loss_grad(%n: tensor<i64> {nn.name = "n", nn.role = #nn.role<input>}) -> (tensor<i64> {nn.name = "loss", nn.role = #nn.role<loss>}) {
   return %n : tensor<i64>
 }
+
+// -----
+
+// expected-error @below {{@loss_grad has no parameter to train}}
+func.func @loss_grad(%n: tensor<f32> {nn.name = "n", nn.role = #nn.role<input>}) -> (tensor<f32> {nn.name = "loss", nn.role = #nn.role<loss>}) {
+  return %n : tensor<f32>
+}
