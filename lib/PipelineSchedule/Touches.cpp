@@ -28,12 +28,16 @@ public:
   Reader(const Program &program, int64_t rank) : program(program), rank(rank) {}
 
   std::vector<Touch> run(const Command &command) {
-    std::visit([&](const auto &op) { read(op); }, command.op);
-    add(command.when, Access::Read, conditionOf(command).spannedBytes());
+    read(command);
     return std::move(touches);
   }
 
 private:
+  void read(const Command &command) {
+    std::visit([&](const auto &op) { read(op); }, command.op);
+    add(command.when, Access::Read, conditionOf(command).spannedBytes());
+  }
+
   void add(const BufferRef &ref, Access access, int64_t bytes) {
     if (!ref.present() || bytes <= 0)
       return;
@@ -71,10 +75,8 @@ private:
   // All iterations of a loop: what each reads and writes are slices of tensors
   // of which the loop reads or writes the whole.
   void read(const Repeat &repeat) {
-    for (const Command &command : program.actions[repeat.action].commands) {
-      std::visit([&](const auto &op) { read(op); }, command.op);
-      add(command.when, Access::Read, conditionOf(command).spannedBytes());
-    }
+    for (const Command &command : program.actions[repeat.action].commands)
+      read(command);
   }
 
   void read(const Collective &collective) {

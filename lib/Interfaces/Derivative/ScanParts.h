@@ -1,10 +1,5 @@
-//===- ScanParts.h - an nn.scan that is being built --------------*- C++
-//-*-===//
-//
-// Collects the operands of a scan and the operations of its region, and then
-// creates the scan with those that are read.
-//
-//===----------------------------------------------------------------------===//
+// Collects the operands of an nn.scan and the operations of its region, and
+// then creates the scan with those that are read.
 
 #ifndef CLEAVE_INTERFACES_DERIVATIVE_SCANPARTS_H
 #define CLEAVE_INTERFACES_DERIVATIVE_SCANPARTS_H

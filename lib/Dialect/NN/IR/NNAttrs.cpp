@@ -141,22 +141,27 @@ DataAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// Checks that `attr`, which names a tensor of the model file, has a name.
+static LogicalResult
+verifyNamesTensor(llvm::function_ref<InFlightDiagnostic()> emitError,
+                  StringRef attr, StringAttr name) {
+  if (!name.empty())
+    return success();
+  return emitError() << attr
+                     << " has name = \"\"; expected the name of a tensor of "
+                        "the model file";
+}
+
 LogicalResult
 TiedAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                  StringAttr name, bool) {
-  if (name.empty())
-    return emitError() << "#nn.tied has name = \"\"; expected the name of a "
-                          "tensor of the model file";
-  return success();
+  return verifyNamesTensor(emitError, "#nn.tied", name);
 }
 
 LogicalResult
 PartAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                  StringAttr name, DataAttr) {
-  if (name.empty())
-    return emitError() << "#nn.part has name = \"\"; expected the name of a "
-                          "tensor of the model file";
-  return success();
+  return verifyNamesTensor(emitError, "#nn.part", name);
 }
 
 LogicalResult
