@@ -130,6 +130,43 @@ class ControlFlow(unittest.TestCase):
         self.assertIn(T, calls)  # what an iteration runs
         self.assertGreater(min(calls), 0)
 
+    def test_gradients_of_slices(self):
+        """Layers whose weights are slices, and a product with a factor that all iterations share, against NumPy."""
+        layers, batch = 3, 4
+        rng = np.random.default_rng(5)
+        w, a = (rng.normal(size=shape).astype(np.float32) / 2 for shape in ((layers, H, H), (H,)))
+        x, t = (rng.normal(size=(batch, H)).astype(np.float32) for _ in range(2))
+        body = builder("layer")
+        body.input("h", np.float32, ["batch", H])
+        body.input("each", np.float32, [H, H])
+        factor = body.op("Exp", "a", out="factor")
+        h = body.op("Mul", body.op("Tanh", body.op("MatMul", "h", "each", out="sum"), out="active"), factor, out="h_out")
+        body.output(h, np.float32, ["batch", H])
+        b = onnxbuild.Builder()
+        b.input("x", np.float32, ["batch", H])
+        b.parameter("w", w)
+        b.parameter("a", a)
+        last = b.op("Scan", "x", "w", out="last", num_scan_inputs=1, body=body)
+        b.output(b.op("Identity", last, out="y"), np.float32, ["batch", H])
+        path = self.save(b)
+        np.savez(self.folder / "data.npz", x=x, labels=t)
+        support.succeed(CLEAVE, "check", path, "--inputs", self.folder / "data.npz", "--gradients",
+                        self.folder / "gradients.npz", f"--set=dims.batch={batch}", "--set=train.loss=mse",
+                        "--set=data.labels=labels", "--set=mesh.data=2")
+        states, active = [x.astype(np.float64)], []
+        for each in w.astype(np.float64):
+            active.append(np.tanh(states[-1] @ each))
+            states.append(active[-1] * np.exp(a.astype(np.float64)))
+        g, dw, da = 2 * (states[-1] - t) / t.size, [], 0
+        for each, before, tanh in zip(w[::-1].astype(np.float64), states[-2::-1], active[::-1]):
+            da += (g * tanh).sum(0) * np.exp(a.astype(np.float64))
+            g = g * np.exp(a.astype(np.float64)) * (1 - tanh * tanh)
+            dw.insert(0, before.T @ g)
+            g = g @ each.T
+        with np.load(self.folder / "gradients.npz") as found:
+            np.testing.assert_allclose(found["grad/w"], np.stack(dw), rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(found["grad/a"], da, rtol=1e-6, atol=1e-9)
+
     def test_loop(self):
         """f = f + table[i] * (i + 1), and the sums are stacked."""
         body = builder("turn")
